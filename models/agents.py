@@ -1,0 +1,76 @@
+"""Agents are data, samples are generators: `Call`, `Episode`, and how an agent turns fields into calls.
+
+An episode yields the calls that it needs now and is resumed with their parsed replies, in order. It does no I/O, so it can be
+run by any driver, and by a test without a model:
+
+    def greet() -> Episode[str]:
+        (reply,) = yield [agent.call({"name": "Ada"}, parse=str.strip)]
+        return reply
+
+A failed call is thrown into the episode as `CallFailed`; an episode that does not catch it ends, and only its sample is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from models.prompts import Field, Prompt
+from models.requests import Request
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Call(Generic[R]):
+    """One call that an episode wants made.
+
+    Attributes:
+        role: the backend that answers (``agent``, ``validator``, ``judge`` …); roles are bound to models in the config.
+        stage: the agent's name, for journals, profiles and reports.
+        request: what is sent.
+        parse: reply text → value; never raises for a strange reply, "could not tell" is a value.
+        round: the search round (0 before the search), for the profile.
+    """
+
+    role: str
+    stage: str
+    request: Request
+    parse: Callable[[str], R]
+    round: int = 0
+
+
+Episode = Generator[Sequence[Call[Any]], Sequence[Any], T]
+
+
+@dataclass(frozen=True)
+class Agent:
+    """A row: a name, the role that answers it, and its prompt."""
+
+    name: str
+    role: str
+    prompt: Prompt
+
+    def call(
+        self,
+        fields: Mapping[str, Field],
+        parse: Callable[[str], R],
+        *,
+        round: int = 0,
+        choices: Sequence[str] | None = None,
+        pattern: str | None = None,
+    ) -> Call[R]:
+        """The call for these fields. Raises ConfigError when a field that the prompt declares is missing."""
+        request = self.prompt.render(fields)
+        if choices is not None or pattern is not None:
+            request = request.with_decoding(choices=tuple(choices) if choices is not None else None, pattern=pattern)
+        return Call(self.role, self.name, request, parse, round)
+
+
+def ask(calls: Sequence[Call[R]]) -> Generator[Sequence[Call[Any]], Sequence[Any], list[R]]:
+    """``replies = yield from ask(calls)``, precisely typed. No calls, no round trip."""
+    if not calls:
+        return []
+    return list((yield calls))

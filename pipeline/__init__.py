@@ -1,0 +1,1 @@
+"""pipeline/ — the CUE-M retrieval flow for questions about pictures."""
