@@ -1,0 +1,93 @@
+"""From walks to the text that agents read: the function ℵ of MH-MMKG equation 11, and the memory and neighbour lists of its prompts.
+
+The wording is data: `style.yaml` of a prompt set. Knows no model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from kg.graph import Edge, Entity, Graph, Walk
+from models.errors import ConfigError
+
+Captions = Callable[[Entity], str]
+
+
+class Style(BaseModel):
+    """Templates of a prompt set. `{info}`, `{caption}`, `{condition}` and `{information}` vanish with their words when empty."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    start: str
+    step: str
+    info: str
+    caption: str
+    condition: str
+    information: str
+    neighbour: str
+    neighbour_join: str
+    option_join: str
+    walk: str
+    walk_join: str
+    nothing: str
+    passed_info: bool = True  # whether nodes before the end show their additional information
+
+    def attributes(self, entity: Entity, caption: str, *, info: bool = True) -> tuple[str, str]:
+        """The entity's (info, caption) as worded, "" for what it lacks."""
+        return (
+            self.info.format(name=entity.name, info=entity.info) if info and entity.info else "",
+            self.caption.format(name=entity.name, caption=caption) if caption else "",
+        )
+
+    def memory(self, graph: Graph, walk: Walk, captions: Captions, *, with_end: bool = True) -> str:
+        """The walk from the root to its end; without `with_end`, the end is named but its attributes are left out."""
+        text = ""
+        for i, node in enumerate(walk.nodes):
+            entity, end = graph.entity(node), i == len(walk.nodes) - 1
+            shown = with_end or not end
+            info, caption = self.attributes(entity, captions(entity) if shown else "", info=shown and (end or self.passed_info))
+            if i == 0:
+                text += self.start.format(name=entity.name, info=info, caption=caption)
+            else:
+                source, edge = graph.entity(walk.nodes[i - 1]), walk.edges[i - 1]
+                text += self.step.format(source=source.name, name=entity.name, info=info, caption=caption, **self._edge(edge))
+        return text.strip()
+
+    def knowledge(self, graph: Graph, walks: Sequence[Walk], captions: Captions) -> str:
+        """Every walk as text, numbered from 1; `nothing` when there is none."""
+        if not walks:
+            return self.nothing
+        texts = [self.walk.format(number=i, walk=self.memory(graph, walk, captions)) for i, walk in enumerate(walks, 1)]
+        return self.walk_join.join(texts)
+
+    def neighbours(self, graph: Graph, edges: Sequence[Edge]) -> str:
+        """The list from which the expansion agent chooses; a relation that repeats the one before may be left out by the style."""
+        items, last = [], None
+        for edge in edges:
+            relation = edge.relation if edge.relation != last or "{source}" in self.neighbour else ""
+            parts = dict(self._edge(edge), relation=relation)
+            text = self.neighbour.format(source=graph.entity(edge.source).name, name=graph.entity(edge.target).name, **parts)
+            items.append(text if relation or "{source}" in self.neighbour else text.split("] ", 1)[-1])
+            last = edge.relation
+        return self.neighbour_join.join(items)
+
+    def _edge(self, edge: Edge) -> dict[str, str]:
+        return {
+            "relation": edge.relation,
+            "condition": self.condition.format(condition=edge.condition) if edge.condition else "",
+            "information": self.information.format(information=edge.information) if edge.information else "",
+        }
+
+
+def load_style(path: Path) -> Style:
+    """The style in `path`; raises ConfigError naming the file and its faults."""
+    try:
+        return Style.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", where=str(path), remedy="a prompt set holds a style.yaml") from None
+    except (yaml.YAMLError, ValidationError) as error:
+        raise ConfigError(" ".join(str(error).split()), where=str(path)) from None
