@@ -29,11 +29,14 @@ class Style(BaseModel):
     condition: str
     information: str
     neighbour: str
+    neighbour_again: str = ""
     neighbour_join: str
     option_join: str
     walk: str
     walk_join: str
     nothing: str
+    no_caption: str
+    no_info: str
     passed_info: bool = True  # whether nodes before the end show their additional information
 
     def attributes(self, entity: Entity, caption: str, *, info: bool = True) -> tuple[str, str]:
@@ -65,13 +68,13 @@ class Style(BaseModel):
         return self.walk_join.join(texts)
 
     def neighbours(self, graph: Graph, edges: Sequence[Edge]) -> str:
-        """The list from which the expansion agent chooses; a relation that repeats the one before may be left out by the style."""
-        items, last = [], None
+        """The list from which the expansion agent chooses; an edge whose relation repeats the one before may be worded shorter."""
+        items: list[str] = []
+        last = None
         for edge in edges:
-            relation = edge.relation if edge.relation != last or "{source}" in self.neighbour else ""
-            parts = dict(self._edge(edge), relation=relation)
-            text = self.neighbour.format(source=graph.entity(edge.source).name, name=graph.entity(edge.target).name, **parts)
-            items.append(text if relation or "{source}" in self.neighbour else text.split("] ", 1)[-1])
+            template = self.neighbour_again if edge.relation == last and self.neighbour_again else self.neighbour
+            source, target = graph.entity(edge.source), graph.entity(edge.target)
+            items.append(template.format(source=source.name, name=target.name, **self._edge(edge)))
             last = edge.relation
         return self.neighbour_join.join(items)
 

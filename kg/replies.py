@@ -13,7 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 _QUOTES = "\"'`‘’“”«»「」『』*_ \t"
-_PREFIX = re.compile(r"^\s*(?:[*_#>\s]*)(?:your\s+|my\s+|the\s+)?['\"‘“]?(?:response|answer|reply|output|description)['\"’”]?(?:\s+is)?\s*[*_]*\s*[:：]\s*", re.I)
+_PREFIX = re.compile(
+    r"^\s*(?:[*_#>\s]*)(?:your\s+|my\s+|the\s+)?['\"‘“]?(?:response|answer|reply|output|description)['\"’”]?(?:\s+is)?\s*[*_]*\s*[:：]\s*",
+    re.I,
+)
 _BULLET = re.compile(r"^\s*(?:[-*•]\s+|\d+[.)]\s+)")
 _THINK = re.compile(r"<think>.*?(?:</think>|\Z)", re.S)
 _SEPARATORS = re.compile(r"[;；\n]+")

@@ -33,6 +33,8 @@ class Call(Generic[R]):
         request: what is sent.
         parse: reply text → value; never raises for a strange reply, "could not tell" is a value.
         round: the search round (0 before the search), for the profile.
+        about: what the call is about (a walk, an entity), for logs and oracles; never sent.
+        whole: a reply that was cut at max_tokens is no reply: the driver throws CallFailed("cut") instead of parsing it.
     """
 
     role: str
@@ -40,6 +42,8 @@ class Call(Generic[R]):
     request: Request
     parse: Callable[[str], R]
     round: int = 0
+    about: object = None
+    whole: bool = False
 
 
 Episode = Generator[Sequence[Call[Any]], Sequence[Any], T]
@@ -61,12 +65,14 @@ class Agent:
         round: int = 0,
         choices: Sequence[str] | None = None,
         pattern: str | None = None,
+        about: object = None,
+        whole: bool = False,
     ) -> Call[R]:
         """The call for these fields. Raises ConfigError when a field that the prompt declares is missing."""
         request = self.prompt.render(fields)
         if choices is not None or pattern is not None:
             request = request.with_decoding(choices=tuple(choices) if choices is not None else None, pattern=pattern)
-        return Call(self.role, self.name, request, parse, round)
+        return Call(self.role, self.name, request, parse, round, about, whole)
 
 
 def ask(calls: Sequence[Call[R]]) -> Generator[Sequence[Call[Any]], Sequence[Any], list[R]]:

@@ -1,12 +1,12 @@
 """Every error that this project raises on purpose.
 
-    StackError
-    ├── UserError        a mistake that the reader can mend: one message, no traceback, exit code 2
-    │   ├── DataError      a data set, a sheet, a clip
-    │   ├── ConfigError    an option, a setting, a config file, a prompt file
-    │   ├── ModelError     a model folder or an endpoint that cannot be used
-    │   └── RunError       a run folder: taken, read-only, full, of another configuration
-    └── CallFailed       one model call could not be completed: its sample is lost, counted, and the run goes on
+StackError
+├── UserError        a mistake that the reader can mend: one message, no traceback, exit code 2
+│   ├── DataError      a data set, a sheet, a clip
+│   ├── ConfigError    an option, a setting, a config file, a prompt file
+│   ├── ModelError     a model folder or an endpoint that cannot be used
+│   └── RunError       a run folder: taken, read-only, full, of another configuration
+└── CallFailed       one model call could not be completed: its sample is lost, counted, and the run goes on
 """
 
 from __future__ import annotations

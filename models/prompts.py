@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field as PydanticField, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import Field as PydanticField
 
 from models.errors import ConfigError
 from models.requests import Decoding, Message, Part, Picture, Request

@@ -30,7 +30,7 @@ class Picture:
 
 @lru_cache(maxsize=200_000)
 def _digest(path: str, size: int, mtime_ns: int) -> str:
-    with open(path, "rb") as file:
+    with Path(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
