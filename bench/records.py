@@ -1,0 +1,163 @@
+"""What a run writes, one JSON line per answered question, and what judging adds: `Record`, `Score`.
+
+Knows no model. JSON keeps answers of any length and any control character; a line that a kill tore off is dropped when read, and
+its sample is finished again from the journal. Try: head -1 runs/*/samples.jsonl
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Self
+
+from models.errors import RunError
+
+
+@dataclass(frozen=True)
+class Record:
+    """One question in one row of a run.
+
+    Attributes:
+        row: the label of the row (a setting's name, or a row of the ablation grid). uid, task: of the question.
+        ok: whether an answer was made; if not, `stage`, `reason` and `detail` say where and why it was lost.
+        question, gold_answer, answer: texts, whole. root: the root's name, for `--judge exact`. perceived: the perceiver's text.
+        searched: whether the row searched the graph. topic, gold_topic: entity numbers. gold, walks: as entity numbers; `names`
+        are the walks in words. captions: entity number → caption made while searching.
+        calls, reused, rounds, seconds, wall: cost. `seconds` sums the calls' own times, `wall` is what this process waited.
+        dropped, unclear: names off the list, replies not understood. limits: the limits that were hit.
+    """
+
+    row: str
+    uid: str
+    task: int
+    ok: bool
+    question: str
+    gold_answer: str
+    root: str = ""
+    answer: str = ""
+    stage: str = ""
+    reason: str = ""
+    detail: str = ""
+    perceived: str = ""
+    searched: bool = False
+    topic: int | None = None
+    gold_topic: int | None = None
+    gold: tuple[tuple[int, ...], ...] = ()
+    walks: tuple[tuple[int, ...], ...] = ()
+    names: tuple[str, ...] = ()
+    captions: Mapping[int, str] = field(default_factory=dict)
+    calls: int = 0
+    reused: int = 0
+    rounds: int = 0
+    seconds: float = 0.0
+    wall: float = 0.0
+    dropped: int = 0
+    unclear: int = 0
+    limits: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """Row and uid: unique in a run."""
+        return f"{self.row}|{self.uid}"
+
+    @property
+    def answer_digest(self) -> str:
+        return digest(self.answer)
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), ensure_ascii=True)
+
+    @classmethod
+    def from_json(cls, line: str) -> Self:
+        raw: dict[str, Any] = json.loads(line)
+        if set(raw) - {f.name for f in fields(cls)}:
+            raise ValueError(f"unknown fields {sorted(set(raw) - {f.name for f in fields(cls)})}")
+        for name in ("gold", "walks"):
+            raw[name] = tuple(tuple(walk) for walk in raw.get(name, ()))
+        for name in ("names", "limits"):
+            raw[name] = tuple(raw.get(name, ()))
+        raw["captions"] = {int(k): v for k, v in raw.get("captions", {}).items()}
+        return cls(**raw)
+
+
+@dataclass(frozen=True)
+class Score:
+    """A judge's verdict on one record. `value` None is unscored, with a reason; `answer_digest` is that of the judged answer.
+
+    `captions`: entity number → whether the generated caption is similar to the human one (None: could not tell).
+    """
+
+    key: str
+    answer_digest: str
+    value: bool | None
+    reason: str = ""
+    captions: Mapping[int, bool | None] = field(default_factory=dict)
+
+    @classmethod
+    def from_dict(cls, raw: Mapping[str, Any]) -> Self:
+        return cls(**{**raw, "captions": {int(k): v for k, v in raw.get("captions", {}).items()}})
+
+
+def digest(text: str) -> str:
+    """sha256 of a text, the first 16 hex digits."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def read_records(path: Path) -> dict[str, Record]:
+    """key → record. A torn last line is dropped and cut off the file; a torn line elsewhere is an error that names it."""
+    if not path.exists():
+        return {}
+    raw = path.read_bytes()
+    whole, _, torn = raw.rpartition(b"\n")
+    if torn:
+        with path.open("r+b") as file:
+            file.truncate(len(whole) + 1 if whole else 0)
+    found: dict[str, Record] = {}
+    for number, line in enumerate(whole.split(b"\n") if whole else [], 1):
+        try:
+            record = Record.from_json(line.decode())
+        except (ValueError, TypeError) as error:
+            remedy = "remove the line; its sample is finished again from the journal"
+            raise RunError(f"line {number} cannot be read: {error}", where=str(path), remedy=remedy) from None
+        found[record.key] = record
+    return found
+
+
+class RecordWriter:
+    """Appends records; each line reaches the disk before the next sample's is written."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("ab")
+
+    def write(self, record: Record) -> None:
+        self._file.write(record.to_json().encode() + b"\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def write_atomic(path: Path, text: str) -> None:
+    """The whole file or nothing: a temporary name beside it, fsync, rename."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("w", encoding="utf-8", errors="surrogatepass", newline="\n") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def by_row(records: Iterable[Record]) -> dict[str, list[Record]]:
+    """row → its records, rows in the order of first appearance, records by uid."""
+    rows: dict[str, list[Record]] = {}
+    for record in records:
+        rows.setdefault(record.row, []).append(record)
+    return {row: sorted(found, key=lambda r: r.uid) for row, found in rows.items()}
