@@ -35,6 +35,10 @@ class Card:
     action_kind: str = ""
     subject: str = "entity"
 
+    def describes(self, kind: str) -> bool:
+        """Whether media of entities of this kind are put into words: those of the action kind, or all when the card names none."""
+        return not self.action_kind or kind == self.action_kind
+
 
 @dataclass(frozen=True, slots=True)
 class Question:

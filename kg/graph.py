@@ -72,6 +72,9 @@ class Walk:
 class Graph(Protocol):
     """What the search needs of a graph."""
 
+    def __len__(self) -> int:
+        """The number of entities."""
+
     @property
     def roots(self) -> Sequence[int]:
         """Entities of the root kind, in the data set's order (E_o)."""

@@ -215,7 +215,8 @@ class _State:
             self.steps.append(Step(self.round, walk.end, verdict=reply.value))
 
     def _validation(self, walk: Walk) -> Call[Verdict]:
-        frames = self.view.frames(self.graph.entity(walk.end))
+        entity = self.graph.entity(walk.end)
+        frames = self.view.frames(entity) if self.agents.card.describes(entity.kind) else ()
         return self.agents.validate(
             self.scene, self.graph, walk, self.caption, frames, round=self.round, constrained=self.config.constrained
         )
