@@ -1,0 +1,107 @@
+# Wraps `python -m <room> …` and nothing else: every variable has a command-line twin (make help).
+.DEFAULT_GOAL := help
+.PHONY: help setup bench test test-fast test-vllm test-offline report world check lint format lock clean ask serve plan profile models train-tiny eval-tiny caption video-bench
+
+KNOWN := GPU MODEL DATA JUDGE ENDPOINT JUDGE_ENDPOINT SETTINGS LIMIT SUITE PROMPTS K ORDER KEYFRAMES RUN SET CONFIG ARGS PYTHON \
+         SEED CREATURES CLIPS OUT Q IMAGE SHELL MAKEFLAGS
+$(foreach v,$(.VARIABLES),$(if $(filter command%line,$(subst $() ,%,$(origin $v))),$(if $(filter $v,$(KNOWN)),,\
+  $(error unknown variable $v: make knows $(filter-out SHELL MAKEFLAGS,$(KNOWN)), see `make help`))))
+
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+READY := $(VENV)/.ready
+export HF_HUB_OFFLINE := 1
+export TRANSFORMERS_OFFLINE := 1
+export VLLM_NO_USAGE_STATS := 1
+export DO_NOT_TRACK := 1
+
+# one flag per variable that was given; nothing for the others
+flag = $(if $($(1)),$(2) '$(subst ','\'',$($(1)))')
+BENCH_FLAGS = $(call flag,CONFIG,--config) $(call flag,DATA,--data) $(call flag,MODEL,--model) $(call flag,GPU,--gpu) \
+  $(call flag,ENDPOINT,--endpoint) $(call flag,JUDGE,--judge) $(call flag,JUDGE_ENDPOINT,--judge-endpoint) $(call flag,SETTINGS,--settings) \
+  $(call flag,LIMIT,--limit) $(call flag,PROMPTS,--prompts) $(call flag,K,--k) $(call flag,ORDER,--order) $(call flag,KEYFRAMES,--keyframes) \
+  $(call flag,SEED,--seed) $(call flag,SET,--set) $(ARGS)
+SUITES := ablations
+ifneq ($(SUITE),)
+ifeq ($(filter $(SUITE),mh $(SUITES)),)
+$(error unknown SUITE=$(SUITE): mh (default), $(SUITES))
+endif
+endif
+
+help:
+	@echo "make bench          the knowledge-graph benchmark: six settings on the sample world with the embedded model"
+	@echo "make test           the whole test suite"
+	@echo "make report         the last run's report again, or RUN=runs/…"
+	@echo "make world          a sample world in OUT= (SEED= CREATURES= CLIPS=640x360@30)"
+	@echo "make check DATA=…   lint a data set      make caption DATA=… MODEL=…   its offline captions"
+	@echo "make train-tiny     train the embedded model from nothing      make eval-tiny   score it"
+	@echo "make video-bench    the keyframe sampler on 4K60 clips, measured here"
+	@echo "make serve|plan     vLLM on this machine's GPUs: MODEL= GPU="
+	@echo "make lint | format | lock | clean | setup"
+	@echo
+	@echo "variable        twin                what"
+	@echo "DATA=           --data              a data set folder (default: the sample world, made on first use)"
+	@echo "MODEL=          --model             a model folder, a registered name (smollm2-135m), or a served name"
+	@echo "GPU=            --gpu               number of GPUs for a model folder (default 0: CPU)"
+	@echo "ENDPOINT=       --endpoint          an OpenAI-compatible server, http://127.0.0.1:8000/v1"
+	@echo "JUDGE=          --judge             judge model; exact for string equality (default: the judged model, said so)"
+	@echo "JUDGE_ENDPOINT= --judge-endpoint    where the judge is served"
+	@echo "SETTINGS=       --settings          vanilla,vanilla+,knowledgeable,perceptive,unaided-offline,unaided-online"
+	@echo "LIMIT=          --limit             the first N questions"
+	@echo "SUITE=          bench SUITE         mh (default), ablations"
+	@echo "PROMPTS=        --prompts           full, compact, or a folder"
+	@echo "K= ORDER= KEYFRAMES= SEED=          --k --order --keyframes --seed"
+	@echo "CONFIG= SET=    --config --set      a YAML file of options; one option as key=value"
+	@echo "RUN=            report RUN          a run folder     CREATURES= CLIPS= OUT=   of make world"
+	@echo "Q= IMAGE=       ask                 a question about a picture"
+	@echo "ARGS=           (as it is)          anything else, passed on"
+	@echo "PYTHON=         (interpreter)       Python 3.11 to 3.13 for a new .venv"
+
+setup: $(READY)
+$(READY): locks/cpu.txt locks/torch-cpu.txt scripts/install.py
+	@$(PYTHON) scripts/install.py $(VENV)
+
+bench: $(READY)
+	@$(PY) -m bench $(if $(filter $(SUITES),$(SUITE)),$(SUITE),run) $(BENCH_FLAGS)
+
+report: $(READY)
+	@$(PY) -m bench report $(RUN) $(ARGS)
+
+world: $(READY)
+	@$(PY) -m bench world $(call flag,SEED,--seed) $(call flag,CREATURES,--creatures) $(call flag,CLIPS,--clips) $(call flag,OUT,--out) $(ARGS)
+
+check: $(READY)
+	@$(PY) -m kg check $(call flag,DATA,) $(ARGS)
+
+caption: $(READY)
+	@$(PY) -m kg caption $(call flag,DATA,) $(call flag,MODEL,--model) $(call flag,OUT,--out) $(ARGS)
+
+serve plan: $(READY)
+	@$(PY) -m models $@ $(call flag,MODEL,) $(call flag,GPU,--gpu) $(ARGS)
+
+train-tiny eval-tiny: $(READY)
+	@$(PY) -m bench $@ $(ARGS)
+
+video-bench: $(READY)
+	@$(PY) -m video bench $(ARGS)
+
+ask: $(READY)
+	@$(PY) -m pipeline ask $(call flag,Q,) $(call flag,IMAGE,--image) $(ARGS)
+
+test: $(READY)
+	@scripts/offline.sh $(PY) -m pytest $(ARGS)
+
+lint: $(READY)
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+	@$(PY) -m mypy
+
+format: $(READY)
+	@$(PY) -m ruff check --fix . ; $(PY) -m ruff format .
+
+lock:
+	@$(PYTHON) scripts/lock.py $(ARGS)
+
+clean:
+	rm -rf .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis runs

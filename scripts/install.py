@@ -1,0 +1,67 @@
+"""Makes a virtual environment from the locks: every file by its hash, nothing resolved. Standard library only.
+
+    python3 scripts/install.py [.venv]
+
+torch has two builds of one version: the registry's own (it needs the CUDA run time beside it) and a CPU build that some machines
+hold. Both are locked; which one came is looked at afterwards. With uv where it is installed, with pip elsewhere.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+LOCKS = ROOT / "locks"
+OLDEST, NEWEST = (3, 11), (3, 13)
+
+
+def main(folder: Path) -> None:
+    if not OLDEST <= sys.version_info[:2] <= NEWEST:
+        found = ".".join(map(str, sys.version_info[:3]))
+        sys.exit(f"Python {found} is not supported: 3.11 to 3.13 are — run make with PYTHON=python3.11")
+    started = time.monotonic()
+    uv = shutil.which("uv")
+    print(f"Making {folder} with {'uv' if uv else 'pip'} from {LOCKS.name}/ (once, a few minutes) …", flush=True)
+    run(
+        [uv, "venv", "--quiet", "--python", sys.executable, "--allow-existing", str(folder)]
+        if uv
+        else [sys.executable, "-m", "venv", str(folder)]
+    )
+    python = folder / "bin" / "python"
+    install(uv, python, LOCKS / "torch-cpu.txt")
+    install(uv, python, LOCKS / "cpu.txt")
+    if "+cpu" not in version_of(python, "torch"):
+        install(uv, python, LOCKS / "torch-cuda-runtime.txt")
+    (folder / ".ready").write_text(f"{time.time():.0f}\n")
+    print(f"{folder} is ready after {time.monotonic() - started:.0f} s", flush=True)
+
+
+def install(uv: str | None, python: Path, lock: Path) -> None:
+    """Exactly what the lock lists; a wheel whose hash is not in it is refused."""
+    env = dict(os.environ)
+    if uv:
+        if "PIP_FIND_LINKS" in env:
+            env.setdefault("UV_FIND_LINKS", env["PIP_FIND_LINKS"])
+        command = [uv, "pip", "install", "--quiet", "--python", str(python)]
+    else:
+        command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    run([*command, "--no-deps", "--require-hashes", "-r", str(lock)], env)
+
+
+def version_of(python: Path, package: str) -> str:
+    code = f"import importlib.metadata as m; print(m.version({package!r}))"
+    return subprocess.run([python, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def run(command: list[str | None], env: dict[str, str] | None = None) -> None:
+    if subprocess.run([str(part) for part in command], env=env).returncode:
+        sys.exit(f"failed: {' '.join(map(str, command))}")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else ".venv"))

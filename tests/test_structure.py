@@ -1,0 +1,76 @@
+"""The house's rules, checked on the imports themselves: rooms import one way, heavy libraries live in few files."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+ROOMS = {
+    "models": set(),
+    "video": set(),
+    "kg": {"models", "video"},
+    "pipeline": {"models", "video", "kg"},
+    "bench": {"models", "video", "kg", "pipeline"},
+}
+# library → the files that may import it
+HOMES = {
+    "vllm": {"models/vllm_offline.py"},
+    "decord": {"video/decode_decord.py"},
+    "faiss": {"pipeline/vectors.py"},
+    "sentence_transformers": {"pipeline/encoders.py"},
+    "python_calamine": {"kg/sheets.py"},
+    "matplotlib": {"bench/figures.py"},
+}
+
+
+def imports(path: Path) -> set[str]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add(node.module.split(".")[0])
+    return found
+
+
+def sources() -> list[Path]:
+    return [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
+
+
+def test_rooms_import_one_way() -> None:
+    wrong = []
+    for path in sources():
+        room = path.relative_to(ROOT).parts[0]
+        for other in imports(path) & set(ROOMS) - {room} - ROOMS[room]:
+            wrong.append(f"{path.relative_to(ROOT)} imports {other}")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("library", sorted(HOMES))
+def test_a_heavy_library_lives_in_one_file(library: str) -> None:
+    users = {str(path.relative_to(ROOT)) for path in sources() if library in imports(path)}
+    assert users <= HOMES[library], f"{library} is imported in {sorted(users - HOMES[library])}"
+
+
+def test_no_pickle_and_no_hub() -> None:
+    wrong = [
+        str(path.relative_to(ROOT)) for path in sources() if imports(path) & {"pickle", "dill", "joblib", "huggingface_hub", "requests"}
+    ]
+    assert not wrong
+
+
+def test_modules_stay_small_and_say_what_they_are_for() -> None:
+    wrong = []
+    for path in sources():
+        text = path.read_text(encoding="utf-8")
+        if len(text.splitlines()) > 350:
+            wrong.append(f"{path.relative_to(ROOT)} has {len(text.splitlines())} lines")
+        if not ast.get_docstring(ast.parse(text)):
+            wrong.append(f"{path.relative_to(ROOT)} has no docstring")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_tests_are_no_package() -> None:
+    assert not list((ROOT / "tests").rglob("__init__.py")), "a tests/kg/__init__.py would shadow kg"
