@@ -16,7 +16,7 @@ ROOMS = {
 # library → the files that may import it
 HOMES = {
     "vllm": {"models/vllm_offline.py"},
-    "decord": {"video/decode_decord.py"},
+    "decord": {"video/decord_reader.py"},
     "faiss": {"pipeline/vectors.py"},
     "sentence_transformers": {"pipeline/encoders.py"},
     "python_calamine": {"kg/sheets.py"},
