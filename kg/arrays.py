@@ -96,10 +96,10 @@ class ArrayGraph:
 
     def find(self, name: str, owner: str = "") -> int | None:
         """The entity that `owner` means by `name`: its own, else a shared one, else a root (roots own themselves)."""
-        number = self._number(name)
+        number = self.number(name)
         if number is None:
             return None
-        mine = self._number(owner)
+        mine = self.number(owner)
         for candidate in ([] if mine is None else [mine]) + ([0] if owner else []):
             found = self._pair(number, candidate)
             if found is not None:
@@ -107,7 +107,8 @@ class ArrayGraph:
         found = self._pair(number, number)
         return found if found is not None and found in self._is_root else None
 
-    def _number(self, text: str) -> int | None:
+    def number(self, text: str) -> int | None:
+        """The number of a text that the graph holds; None for others."""
         wanted = text.encode("utf-8", "surrogatepass")
         at = bisect_left(range(len(self._text_at) - 1), wanted, key=self._bytes)
         return at if at < len(self._text_at) - 1 and self._bytes(at) == wanted else None

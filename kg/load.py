@@ -22,6 +22,7 @@ from kg.findings import HINTS, Findings
 from kg.media import Media
 from kg.names import near
 from kg.routes import RouteProblem, resolve_route
+from kg.store import SUFFIX, open_compiled
 from models.errors import DataError
 
 CARD = "dataset.toml"
@@ -29,7 +30,7 @@ _LAYOUTS: dict[str, ModuleType] = {"mh": load_mh, "plain": load_plain}
 
 
 def load(folder: Path | str, strict: bool = True) -> Dataset:
-    """The data set in this folder.
+    """The data set in this folder, or in this compiled file (kg/store.py).
 
     Args:
         strict: raise one DataError for all errors (the first twenty are listed). Otherwise rows in error are left out and the
@@ -39,6 +40,8 @@ def load(folder: Path | str, strict: bool = True) -> Dataset:
         DataError: also with `strict=False` when there is no folder, no known layout or no usable card.
     """
     folder = Path(folder).resolve()
+    if folder.suffix == SUFFIX and folder.is_file():
+        return open_compiled(folder)
     layout = layout_of(folder)
     module, findings = _LAYOUTS[layout], Findings(folder)
     card = card_of(folder, layout)

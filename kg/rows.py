@@ -92,7 +92,9 @@ def _jsonl(
         except (json.JSONDecodeError, RecursionError) as e:
             findings.error("not-json", f"is no JSON: {e}", file, number)
             continue
-        if not isinstance(values, dict):
+        if "\\u" in line and not _encodable(values):
+            findings.error("bad-text", "holds half of a surrogate pair (\\ud800 to \\udfff), which is no text", file, number)
+        elif not isinstance(values, dict):
             findings.error("not-json", f"should be an object in braces, found {line.strip()[:40]}", file, number)
         elif _columns_fit(list(values), file, columns, needed, findings, number):
             yield number, values
@@ -110,3 +112,11 @@ def _columns_fit(
         wrong = ", ".join(map(repr, [*unknown, *sorted(twice)]))[:200]
         findings.error("unknown-columns", f"{wrong} unknown or twice; known columns: {', '.join(columns)}", file, row or 1)
     return not (lacks or unknown or twice)
+
+
+def _encodable(value: object) -> bool:
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -7,8 +7,6 @@ merged cells, missing columns, numbers where names belong). Try: python -m kg ch
 from __future__ import annotations
 
 import datetime
-import re
-import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +14,9 @@ from pathlib import Path
 from python_calamine import CalamineError, CalamineWorkbook
 
 from kg.findings import Findings
+from kg.xlsx_cells import odd_cells
 
 Cell = str | int | float | bool | datetime.date | datetime.time | datetime.datetime | datetime.timedelta
-_FORMULA = re.compile(rb'<c r="([A-Z]+\d+)"[^>]*>\s*<f[\s>/](.*?)</c>', re.DOTALL)
-_SCANNED = 256 * 2**20  # bytes of sheet XML that are searched for formulas; far above any real sheet
 
 
 @dataclass(frozen=True)
@@ -133,19 +130,14 @@ def _check_header(file: Path, first: Sequence[Cell], header: Sequence[str], find
 
 def _check_formulas(file: Path, findings: Findings) -> None:
     """A formula is read as the value stored with it: stale at worst, nothing when it was never computed."""
-    try:
-        with zipfile.ZipFile(file) as z:
-            names = sorted(n for n in z.namelist() if re.fullmatch(r"xl/worksheets/sheet\d+\.xml", n))
-            xml = b"" if not names or z.getinfo(names[0]).file_size > _SCANNED else z.read(names[0])
-    except (zipfile.BadZipFile, OSError, RuntimeError):
-        return  # .xls and .ods hold no such part
-    for match in _FORMULA.finditer(xml) if b"<f" in xml else ():
-        cell = match[1].decode()
-        row = int(re.sub(r"\D", "", cell))
-        if re.search(rb"<v>.+?</v>", match[2], re.DOTALL):
-            findings.warn("formula", f"cell {cell} holds a formula; its stored value is read. Paste the value instead", file, row)
+    for odd in odd_cells(file):
+        if odd.kind == "formula":
+            findings.warn("formula", f"cell {odd.cell} holds a formula; its stored value is read. Paste the value instead", file, odd.row)
+        elif odd.kind == "formula-empty":
+            message = f"cell {odd.cell} holds a formula without a stored value and reads as empty; paste the value"
+            findings.error("formula", message, file, odd.row)
         else:
-            findings.error("formula", f"cell {cell} holds a formula without a stored value and reads as empty; paste the value", file, row)
+            findings.error("error-cell", f"cell {odd.cell} holds a spreadsheet error such as #N/A and reads as empty", file, odd.row)
 
 
 def _letters(column: int) -> str:

@@ -1,0 +1,48 @@
+"""The room's command line: `python -m kg COMMAND …`. A command is a row of the table; its module is imported when it is asked for.
+
+Exit codes: 0 done; 1 `check` found errors in the data; 2 a mistake that the reader can mend, told in one message.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from models.errors import UserError
+
+COMMANDS = {
+    "check": ("kg.cli_check", "list everything that is wrong or odd in a data set"),
+    "show": ("kg.cli_show", "print an entity and what lies around it"),
+    "convert": ("kg.cli_convert", "turn a data set into the other layout"),
+    "compile": ("kg.cli_compile", "write a data set as one mapped file that loads at once"),
+    "measure": ("kg.cli_measure", "make a large graph, compile it and time its loading"),
+    "caption": ("kg.caption_cli", "let a model describe every clip once (offline captions)"),
+}
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run one command with its arguments; a command's module has `main(argv) -> int`."""
+    if not argv or argv[0] in ("-h", "--help") or argv[0] not in COMMANDS:
+        lines = [f"  {name:9}{text}" for name, (_, text) in COMMANDS.items()]
+        known = not argv or argv[0] in ("-h", "--help")
+        head = "" if known else f"error: unknown command {argv[0]!r}\n"
+        out = sys.stdout if known and argv else sys.stderr
+        print(f"{head}usage: python -m kg COMMAND …   (COMMAND --help says more)\n" + "\n".join(lines), file=out)
+        return 0 if known and argv else 2
+    try:
+        return int(importlib.import_module(COMMANDS[argv[0]][0]).main(list(argv[1:])))
+    except UserError as e:
+        print(f"error: {e}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # `… | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,58 @@
+"""`python -m kg show DATA NAME [--owner ROOT]`: an entity, what it leads to, and what is like-named elsewhere."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from kg.arrays import ArrayGraph
+from kg.load import load
+from models.errors import DataError
+
+
+def main(argv: Sequence[str]) -> int:
+    """Print the entity. Raises: DataError naming the nearest names."""
+    parser = argparse.ArgumentParser(prog="python -m kg show", description=__doc__)
+    parser.add_argument("data", type=Path, help="a data set's folder or a compiled file")
+    parser.add_argument("name", nargs="?", help="an entity's name; without it the roots are listed")
+    parser.add_argument("--owner", default="", help="the root whose entity is meant")
+    args = parser.parse_args(argv)
+    dataset = load(args.data, strict=False)
+    graph = dataset.graph
+    assert isinstance(graph, ArrayGraph)
+    if args.name is None:
+        print("\n".join(graph.name(i) for i in graph.roots))
+        return 0
+    found = _all(graph, args.name, args.owner)
+    if not found:
+        names = {graph.text(n) for n in np.unique(graph.arrays["name"]).tolist()}
+        near = difflib.get_close_matches(args.name, sorted(names)[:200_000], n=5)
+        whose = f" of {args.owner!r}" if args.owner else ""
+        remedy = f"near: {', '.join(near)}" if near else "`show DATA` lists the roots"
+        raise DataError(f"no entity {args.name!r}{whose}", where=str(args.data), remedy=remedy)
+    print("\n\n".join(_text(graph, index, dataset.folder) for index in found))
+    return 0
+
+
+def _all(graph: ArrayGraph, name: str, owner: str) -> list[int]:
+    if owner:
+        found = graph.find(name, owner)
+        return [] if found is None else [found]
+    number = graph.number(name)
+    return [] if number is None else [int(i) for i in np.flatnonzero(graph.arrays["name"] == number)]
+
+
+def _text(graph: ArrayGraph, index: int, folder: Path) -> str:
+    e = graph.entity(index)
+    lines = [f"{e.name}   ({e.kind}{f' of {e.owner}' if e.owner else ', shared'})"]
+    lines += [f"  caption: {e.caption}"] if e.caption else []
+    lines += [f"  info: {e.info}"] if e.info else []
+    lines += [f"  media: {p.relative_to(folder)}" for p in (*e.images, e.video) if p is not None]
+    for v in graph.neighbours(index):
+        extra = "".join(f" [{text}]" for text in (v.condition, v.information) if text)
+        lines.append(f"  {v.relation} → {graph.name(v.target)}{extra}")
+    return "\n".join(lines)
