@@ -18,12 +18,12 @@ Triple = tuple[str, str, str, str]  # source name, relation, condition, target n
 
 PERSONA = "You study the creatures of a made-up world: their attacks, their phases and what they are weak to."
 TASKS = (
-    "I: Individual Information",
-    "II: Attack Recognition",
-    "III: Combo Premonition",
-    "IV: Condition Awareness",
-    "V: Proc Effect Insight",
-    "VI: Cross Monster Analysis",
+    "Individual Information",
+    "Attack Recognition",
+    "Combo Premonition",
+    "Condition Awareness",
+    "Proc Effect Insight",
+    "Cross Monster Analysis",
 )
 
 

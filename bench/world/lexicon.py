@@ -14,8 +14,8 @@ from zlib import crc32
 Split = Literal["train", "test"]
 
 # ---- kinds (MH-MMKG, Table 6) and base relations (section 7.1) -------------------------------------------------------
-ROOT, ACTION, PHASE = "topic entity", "attack action", "attack phase"
-ELEMENT, WEAPON, PROP, EFFECT = "element", "weapon", "prop", "attack effect"
+ROOT, ACTION, PHASE = "creature", "action", "phase"
+ELEMENT, WEAPON, PROP, EFFECT = "element", "weapon", "prop", "effect"
 KINDS: Final = {
     ROOT: "a creature; a search may start here",
     ACTION: "an attack movement of a creature, with a clip and its description",

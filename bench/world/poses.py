@@ -67,4 +67,5 @@ def pose(motion: str, t: float) -> Pose:
         first, middle, last = (row[1] for row in _KEYS[motion])
         base = first + (last - first) * u / 2
         values[1] = base + (middle - (first + last) / 2) * (1 - (u - 1) ** 2)
-    return Pose(*values, cos(pi * u) if motion == "spin" else 1.0)
+    dx, dy, rotation, tail, lift, reach, mouth, wing = values
+    return Pose(dx, dy, rotation, tail, lift, reach, mouth, wing, cos(pi * u) if motion == "spin" else 1.0)
