@@ -1,0 +1,100 @@
+"""``content-hq``: one pass over the reference pictures that finds shots by pixel change and keeps what may be wanted.
+
+The wanted frames are taken from the same pass, so the clip is decoded once. What is kept is bounded: a regular grid and the pictures just
+after a change. Knows no decoder but pyav's pass. Try: python -m video CLIP --strategy content-hq --out DIR
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from video.decoders import Beat, Emit, Outcome, Pixels
+from video.geometry import Fit
+from video.index import ClipIndex
+from video.strategies import by_change
+
+CHANGE = 3.0  # a difference this many times the usual one starts a shot …
+LEAST = 4.0  # … when it is at least this many grey levels
+SETTLED = 2  # reference pictures after a cut until one is kept: past a blend, still within a short shot
+GRID = 24  # pictures kept at regular steps
+AFTER = 24  # pictures kept after changes, the strongest
+SAMPLES = (54, 96)  # rows, columns of the luma grid that is compared
+
+
+class ChangeMeter:
+    """Tells cuts from ordinary motion as pictures pass by: the mean luma difference against its recent median."""
+
+    def __init__(self) -> None:
+        self._last: npt.NDArray[np.int16] | None = None
+        self._recent: deque[float] = deque(maxlen=24)
+
+    def difference(self, luma: npt.NDArray[np.int16]) -> float:
+        """Strength of a cut before this picture, in grey levels; 0 for none. ``luma``: rows × columns, 0 to 255."""
+        last, self._last = self._last, luma
+        if last is None:
+            return 0.0
+        change = float(np.abs(luma - last).mean())
+        usual = float(np.median(self._recent)) if len(self._recent) >= 3 else 0.0
+        if len(self._recent) >= 3 and change > max(CHANGE * usual, LEAST):
+            return change
+        self._recent.append(change)
+        return 0.0
+
+
+def survey(path: Path, index: ClipIndex, count: int, fit: Fit, emit: Emit, beat: Beat) -> tuple[tuple[int, ...], Outcome]:
+    """Choose up to ``count`` frames by pixel change and hand them to ``emit``; returns the choice and what came back.
+
+    Memory: ``GRID + AFTER`` pictures of the written size besides the decoder's own.
+    """
+    from video import pyav
+
+    outcome, meter = Outcome(), ChangeMeter()
+    cuts: list[tuple[int, float]] = []
+    grid: dict[int, Pixels] = {}
+    after: dict[int, tuple[float, Pixels]] = {}
+    damaged: set[int] = set()
+    step = index.seconds_long / max(GRID, 2 * count)
+    due, settle, strength = step / 2, 0, 0.0
+    for frame in pyav.reference_frames(path, index, beat):
+        if frame.pts not in index.number:
+            continue
+        if frame.is_corrupt:
+            damaged.add(frame.pts)
+        change = meter.difference(_luma(frame))
+        if change:
+            cuts.append((frame.pts, change))
+            settle, strength = SETTLED, change
+        elif settle:
+            settle -= 1
+            if settle == 0:
+                after[frame.pts] = (strength, pyav.picture(frame, fit))
+                if len(after) > max(AFTER, 2 * count):
+                    del after[min(after, key=lambda pts: after[pts][0])]
+        if index.seconds(frame.pts) >= due:
+            due += step * max(1, int((index.seconds(frame.pts) - due) / step) + 1)
+            grid[frame.pts] = pyav.picture(frame, fit)
+    kept = {**grid, **{pts: pixels for pts, (_, pixels) in after.items()}}
+    if not kept:
+        return (), outcome
+    chosen = by_change(index, cuts, sorted(kept), count)
+    for pts in chosen:
+        outcome.found.add(pts)
+        if pts in damaged:
+            outcome.damaged.add(pts)
+        emit(pts, kept[pts], pts in damaged)
+    return chosen, outcome
+
+
+def _luma(frame: Any) -> npt.NDArray[np.int16]:
+    """A grid of single luma samples, ``SAMPLES`` large or smaller, as 0 to 255: no scaling pass over the whole picture."""
+    plane = frame.planes[0]
+    deep = frame.format.components[0].bits > 8
+    rows = np.frombuffer(plane, np.uint16 if deep else np.uint8).reshape(plane.height, -1)[:, : plane.width]
+    high, wide = max(1, plane.height // SAMPLES[0]), max(1, plane.width // SAMPLES[1])
+    grid = rows[high // 2 :: high, wide // 2 :: wide]
+    return (grid >> (frame.format.components[0].bits - 8) if deep else grid).astype(np.int16)
