@@ -66,7 +66,7 @@ class RunConfig(BaseModel):
     endpoint: str | None = _field(None, "an OpenAI-compatible server, e.g. http://127.0.0.1:8000/v1")
     gpu: int = _field(0, "number of GPUs for a model folder; 0 runs it on the CPU", ge=0)
     roles: dict[str, Role] = _field({}, f"a different model for a role ({', '.join(ROLES)}): --set roles.validator=FOLDER")
-    judge: str | None = _field(None, "judge model (folder or name), or 'exact'; without it the judged model judges itself, said in the report")
+    judge: str | None = _field(None, "judge model (folder or name), or 'exact'; the judged model itself without it, said in the report")
     judge_endpoint: str | None = _field(None, "server of the judge; without it a judge that is no folder is asked at --endpoint")
     settings: Names = _field(tuple(SETTINGS), f"comma-separated, of {', '.join(SETTINGS)}")
     limit: int | None = _field(None, "only the first N questions", ge=1)
@@ -88,10 +88,10 @@ class RunConfig(BaseModel):
     captions: str | None = _field(None, "JSON with offline captions made elsewhere (entity → text)")
     similarity: bool = _field(True, "judge generated captions against human ones (Table 4)")
     temperature: float = _field(0.0, "of every call but the judge's", ge=0)
-    driver: Literal["auto", "streaming", "lockstep"] = _field("auto", "auto: streaming for servers, lock-step for models in this process")
     slots: int = _field(64, "calls in flight at a server, at most", ge=1)
     batch: int = _field(32, "calls in one forward pass of a model in this process, at most", ge=1)
     timeout: float = _field(600.0, "seconds that one call may take", gt=0)
+    retry: bool = _field(False, "ask again what failed before; without it a finished run stays as it is")
     runs: str = _field("runs", "where run folders are made")
     name: str = _field("", "a label for the report, any text")
     tags: Annotated[tuple[str, ...], BeforeValidator(_one)] = _field((), "labels for the report, a YAML list")
@@ -127,9 +127,7 @@ class RunConfig(BaseModel):
         return self.model_dump(mode="json", exclude=set(NOT_PREDICTING))
 
 
-NOT_PREDICTING = frozenset(
-    {"judge", "judge_endpoint", "similarity", "driver", "slots", "batch", "timeout", "runs", "name", "tags", "gpu", "endpoint"}
-)
+NOT_PREDICTING = frozenset({"judge", "judge_endpoint", "similarity", "slots", "batch", "timeout", "runs", "name", "tags", "gpu", "retry"})
 
 
 def parse_set(text: str) -> tuple[list[str], Any]:
@@ -237,7 +235,7 @@ def _near(name: str, known: Mapping[str, object]) -> str:
 def add_arguments(parser: argparse.ArgumentParser, skip: Sequence[str] = ()) -> None:
     """One flag per option; a flag that is not given leaves no trace, so that the file's value stands."""
     parser.add_argument("--config", type=Path, metavar="FILE", help="YAML file of options")
-    parser.add_argument("--set", dest="sets", action="append", default=[], metavar="KEY=VALUE", help="any option, value as YAML; repeatable")
+    parser.add_argument("--set", dest="sets", action="append", default=[], metavar="KEY=VALUE", help="any option, as YAML; repeatable")
     for name, field in RunConfig.model_fields.items():
         if name in skip or name in ("roles", "tags"):
             continue

@@ -1,0 +1,174 @@
+"""``python -m bench COMMAND``: the table of commands, and how errors end. A command's code is imported when it is called.
+
+A mistake that the reader can mend is one message on standard error and exit code 2; a bug keeps its traceback.
+"""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import shlex
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from models.errors import UserError
+
+
+class Command(NamedTuple):
+    """A row: what the command is for, how its arguments are declared, what runs it."""
+
+    help: str
+    add: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], int]
+
+
+def _options(parser: argparse.ArgumentParser) -> None:
+    from bench.config import add_arguments
+
+    add_arguments(parser)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from bench.config import from_arguments
+    from bench.rows import settings_suite
+    from bench.run import report, run_suite, show
+
+    config = from_arguments(arguments)
+    folder = run_suite("settings", settings_suite(config), config)
+    show(report(folder), folder)
+    return 0
+
+
+def _score_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", type=Path, help="a run folder")
+    parser.add_argument("--judge", default=argparse.SUPPRESS, help="judge model (folder or name), or 'exact'")
+    parser.add_argument("--judge-endpoint", default=argparse.SUPPRESS, help="server of the judge")
+    parser.add_argument("--prompts", default=argparse.SUPPRESS, help="prompt set of the judge")
+    parser.add_argument("--similarity", action=argparse.BooleanOptionalAction, default=argparse.SUPPRESS, help="judge captions too")
+
+
+def _score(arguments: argparse.Namespace) -> int:
+    from bench.run import report, score, show
+
+    changes = {k: v for k, v in vars(arguments).items() if k in ("judge", "judge_endpoint", "prompts", "similarity")}
+    folder = score(arguments.run, changes)
+    show(report(folder), folder)
+    return 0
+
+
+def _report_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", type=Path, nargs="?", help="a run folder; the latest one when left out")
+    parser.add_argument("--runs", type=Path, default=Path("runs"), help="where run folders are [runs]")
+    parser.add_argument(
+        "--judge", default=None, metavar="HASH8", help="of several judges, this one (the end of its file's name in scores/)"
+    )
+
+
+def _report(arguments: argparse.Namespace) -> int:
+    from bench.folder import RunFolder, latest
+    from bench.run import report, show
+
+    folder = RunFolder(arguments.run) if arguments.run else latest(arguments.runs)
+    show(report(folder, arguments.judge), folder)
+    return 0
+
+
+def _world_options(parser: argparse.ArgumentParser) -> None:
+    from bench.world.cli import add_arguments
+
+    add_arguments(parser)
+
+
+def _world(arguments: argparse.Namespace) -> int:
+    from bench.world.cli import run
+
+    return run(arguments)
+
+
+def _ablation_options(parser: argparse.ArgumentParser) -> None:
+    from bench.ablations import add_arguments
+
+    add_arguments(parser)
+
+
+def _ablations(arguments: argparse.Namespace) -> int:
+    from bench.ablations import run
+
+    return run(arguments)
+
+
+def _agreement_options(parser: argparse.ArgumentParser) -> None:
+    from bench.agreement import add_arguments
+
+    add_arguments(parser)
+
+
+def _agreement(arguments: argparse.Namespace) -> int:
+    from bench.agreement import run
+
+    return run(arguments)
+
+
+def _compare_options(parser: argparse.ArgumentParser) -> None:
+    from bench.compare import add_arguments
+
+    add_arguments(parser)
+
+
+def _compare(arguments: argparse.Namespace) -> int:
+    from bench.compare import run
+
+    return run(arguments)
+
+
+COMMANDS: Mapping[str, Command] = {
+    "run": Command("predict, judge and report, in the settings asked for", _options, _run),
+    "score": Command("judge a run again, without predicting again", _score_options, _score),
+    "report": Command("write the report of a run again", _report_options, _report),
+    "world": Command("make the sample world", _world_options, _world),
+    "ablations": Command("the paper's ablations as one grid (Tables 5, 17, 19, Figure 6)", _ablation_options, _ablations),
+    "agreement": Command("how often a judge agrees with labelled verdicts (Table 16)", _agreement_options, _agreement),
+    "compare": Command("two runs, question by question", _compare_options, _compare),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Parses, runs, and turns errors into exit codes: 0 done, 2 a mistake that can be mended, 130 Ctrl-C."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    parser = argparse.ArgumentParser(prog="python -m bench", description="The knowledge-graph benchmark of MH-MMKG, on any model.")
+    chosen = next((word for word in given if not word.startswith("-")), "")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, command in COMMANDS.items():
+        sub = commands.add_parser(name, help=command.help, description=command.help, allow_abbrev=False)
+        if name == chosen:  # the others' options would import what they need
+            command.add(sub)
+    parsed = parser.parse_args(given)
+    try:
+        return COMMANDS[parsed.command].run(parsed)
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        print(f"\nstopped; what came back is kept. Go on with: python -m bench {shlex.join(given)}", file=sys.stderr)
+        return 130
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EDQUOT):
+            raise
+        print(
+            f"error: {error.filename or 'disk'}: {error.strerror} — make room or make it writable, then run the same command again",
+            file=sys.stderr,
+        )
+        return 2
+    except Exception as error:
+        if type(error).__module__ != "video.errors" and not any(base.__module__ == "video.errors" for base in type(error).__mro__):
+            raise
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,125 @@
+"""A run folder ``runs/<utc>_<suite>_<model>_<hash8>/``: what stands in it, and how the same command finds it again.
+
+    config.json        resolved options, rows, digests; the hash8 is of these
+    environment.json   every start: versions, machine
+    journal.sqlite     every call, written before its reply is used; its lock keeps a second process out
+    samples.jsonl      one line per question and row
+    scores/            one file per judge
+    report.md, summary.json, *.svg
+
+Knows nothing of models. Everything but samples.jsonl and the journal is written whole or not at all.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from bench.records import Record, Score, read_records, write_atomic
+from models.errors import RunError
+
+NEXT = "run the same command again: it goes on from here"
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """One run on disk."""
+
+    path: Path
+
+    @property
+    def journal(self) -> Path:
+        return self.path / "journal.sqlite"
+
+    @property
+    def samples(self) -> Path:
+        return self.path / "samples.jsonl"
+
+    def manifest(self) -> dict[str, Any]:
+        """What config.json says. Raises RunError when this is no run folder."""
+        return dict(_read(self.path / "config.json"))
+
+    def records(self) -> dict[str, Record]:
+        """row|uid → record, the latest where a sample was asked again."""
+        return read_records(self.samples)
+
+    def environments(self) -> list[dict[str, Any]]:
+        path = self.path / "environment.json"
+        return list(_read(path)) if path.exists() else []
+
+    def started(self, environment: Mapping[str, Any]) -> None:
+        """Notes one more start of this run."""
+        self.write("environment.json", json.dumps([*self.environments(), environment], indent=1))
+
+    def write(self, name: str, text: str) -> Path:
+        """The file, whole or not at all. Raises RunError when the folder cannot be written."""
+        path = self.path / name
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomic(path, text)
+        except OSError as error:
+            remedy = f"make it writable or make room, then {NEXT}"
+            raise RunError(f"cannot be written: {error.strerror}", where=str(path), remedy=remedy) from None
+        return path
+
+    def scores(self, hash8: str | None = None) -> dict[str, Any] | None:
+        """The latest judging, or that of one judge: ``judge`` and ``scores`` (key → Score). None when there is none."""
+        files = sorted((self.path / "scores").glob(f"*_{hash8}.json" if hash8 else "*.json"))
+        found = [dict(_read(file)) for file in files]
+        if not found:
+            return None
+        latest = max(found, key=lambda one: str(one["made"]))
+        return {**latest, "scores": {raw["key"]: Score.from_dict(raw) for raw in latest["scores"]}}
+
+
+def _read(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise RunError("no run stands here", where=str(path.parent), remedy="give a folder that python -m bench run made") from None
+    except (OSError, ValueError) as error:
+        raise RunError(f"cannot be read: {error}", where=str(path)) from None
+
+
+def hash8(manifest: Mapping[str, Any]) -> str:
+    """Eight hex digits over the part of a manifest that decides what is predicted."""
+    return hashlib.sha256(json.dumps(manifest["predicting"], sort_keys=True).encode()).hexdigest()[:8]
+
+
+def slug(text: str) -> str:
+    """Text as a part of a file name."""
+    return re.sub(r"[^A-Za-z0-9.+-]+", "-", text).strip("-.")[-40:] or "x"
+
+
+def find_or_make(runs: Path, suite: str, model: str, manifest: Mapping[str, Any]) -> tuple[RunFolder, bool]:
+    """The folder of the run that this manifest describes, and whether it was there already. Raises RunError."""
+    digest = hash8(manifest)
+    try:
+        runs.mkdir(parents=True, exist_ok=True)
+        with (runs / ".lock").open("w") as lock:  # two equal commands at once make one folder, not two
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            known = sorted(path for path in runs.glob(f"*_{digest}") if (path / "config.json").is_file())
+            if known:
+                return RunFolder(known[0]), True
+            name = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}_{slug(suite)}_{slug(Path(model).name or model)}_{digest}"
+            fresh = RunFolder(runs / f".{name}.tmp")
+            fresh.path.mkdir(exist_ok=True)
+            fresh.write("config.json", json.dumps(manifest, indent=1))
+            return RunFolder(fresh.path.rename(runs / name)), False
+    except OSError as error:
+        raise RunError(f"cannot be written: {error.strerror}", where=str(runs), remedy="give another place with --runs") from None
+
+
+def latest(runs: Path) -> RunFolder:
+    """The run that was started last. Raises RunError when there is none."""
+    found = sorted(path.parent for path in runs.glob("*/config.json") if not path.parent.name.startswith("."))
+    if not found:
+        raise RunError("no run stands here yet", where=str(runs), remedy="make one with python -m bench run")
+    return RunFolder(found[-1])

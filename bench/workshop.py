@@ -1,0 +1,111 @@
+"""What the rows of a run share: agents by prompt set, frames by option, captions, engines by backend; each made once, on first use.
+
+Knows no episode. Engines come from a factory, so that a test brings its own. Try: python -m bench run --limit 4
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench.config import ROLES, Backend, RunConfig
+from bench.episode import World
+from bench.frames import FrameKey, NoFrames, Pictures, prepare
+from bench.rows import Row
+from bench.settings import Album, Scene
+from kg.agents import Agents
+from kg.captions import captioned
+from kg.dataset import Dataset, Question
+from models.engines import Engine, EngineSpec, make_engine
+
+__all__ = ["NoFrames", "OpenEngine", "Workshop", "open_engine"]
+
+OpenEngine = Callable[[Backend, RunConfig], Engine]
+
+
+def open_engine(backend: Backend, config: RunConfig) -> Engine:
+    """The engine of a backend. Raises ModelError when it cannot be used."""
+    return make_engine(
+        EngineSpec(
+            kind="openai" if backend.endpoint else "transformers",
+            model=backend.model,
+            urls=tuple(url.strip() for url in backend.endpoint.split(",")) if backend.endpoint else (),
+            slots=config.slots,
+            batch=config.batch,
+            timeout=config.timeout,
+        )
+    )
+
+
+@dataclass
+class Workshop:
+    """One per process and data set."""
+
+    dataset: Dataset
+    cache: Path
+    factory: OpenEngine = open_engine
+    offline: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+    _agents: dict[str, Agents] = field(default_factory=dict)
+    _engines: dict[Backend, Engine] = field(default_factory=dict)
+    _questions: dict[FrameKey, dict[int, Pictures | NoFrames]] = field(default_factory=dict)
+    _entities: dict[FrameKey, dict[int, Pictures | NoFrames]] = field(default_factory=dict)
+
+    def agents(self, config: RunConfig) -> Agents:
+        """The prompt set of these options. Raises ConfigError."""
+        name = config.prompt_set
+        if name not in self._agents:
+            self._agents[name] = Agents.load(self.dataset.card, name)
+        return self._agents[name]
+
+    def engine(self, backend: Backend, config: RunConfig) -> Engine:
+        """The backend's engine; one for every backend, however many roles it serves."""
+        if backend not in self._engines:
+            self._engines[backend] = self.factory(backend, config)
+        return self._engines[backend]
+
+    def roles(self, config: RunConfig, judge: Backend | None = None) -> dict[str, Engine]:
+        """role → engine; what has no backend of its own is answered by ``agent``."""
+        known = config.backends
+        return {role: self.engine(known.get(role, judge if role == "judge" and judge else known["agent"]), config) for role in ROLES}
+
+    def prepare(self, rows: Sequence[Row], questions: Sequence[Question]) -> None:
+        """Cuts every frame that these rows will show."""
+        for row in rows:
+            key = FrameKey.of(row.config)
+            if row.setting.needs_query_media and key not in self._questions:
+                media = {q.row: (q.images, q.video) for q in questions if q.has_media}
+                self._questions[key] = prepare("question frames", media, key, self.cache / "frames")
+            if (row.setting.needs_node_media or row.setting.needs_offline_captions) and key not in self._entities:
+                self._entities[key] = prepare("graph frames", self._clips(), key, self.cache / "frames")
+
+    def _clips(self) -> dict[int, tuple[Sequence[Path], Path | None]]:
+
+        return {e.index: (e.images, e.video) for e in captioned(self.dataset)}
+
+    def scene(self, row: Row, question: Question) -> Scene | NoFrames:
+        """What there is to see of this question in this row; NoFrames when its media cannot be used."""
+        if not row.setting.needs_query_media or not question.has_media:
+            return Scene(question.perception)
+        frames = self._questions[FrameKey.of(row.config)][question.row]
+        return frames if isinstance(frames, NoFrames) else Scene(question.perception, frames)
+
+    def album(self, row: Row) -> Album:
+        """What there is to see of the graph in this row. An entity whose clip cannot be used shows nothing."""
+        known = self._entities.get(FrameKey.of(row.config), {})
+        frames = {index: pictures for index, pictures in known.items() if not isinstance(pictures, NoFrames)}
+        return Album(frames, self.offline.get(row.label, {}))
+
+    def world(self, row: Row) -> World:
+        """What all samples of this row share."""
+        return World(self.dataset.graph, self.agents(row.config), self.album(row), row.search)
+
+    def unusable(self) -> dict[str, str]:
+        """Entities whose clip could not be used, and why: for the report."""
+        found = {}
+        for media in self._entities.values():
+            for index, frames in media.items():
+                if isinstance(frames, NoFrames):
+                    entity = self.dataset.graph.entity(index)
+                    found[f"{entity.owner}/{entity.name}" if entity.owner else entity.name] = frames.detail
+        return found
