@@ -1,0 +1,169 @@
+"""Between driver and engines: the journal first, then one flight per distinct call, then the engine; settled in groups.
+
+Replies that arrive together are journalled in one transaction and only then handed over. Knows nothing of episodes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from models.agents import Call
+from models.engines import BatchEngine, Engine, ServerEngine
+from models.errors import CallFailed
+from models.journal import Journal, Record, Use
+from models.requests import Completion
+
+Asker = tuple[str, int]  # sample, position among its calls of this round trip
+
+
+@dataclass
+class Flight:
+    """A call under way. `askers` beyond the first share its reply."""
+
+    engine: Engine
+    call: Call[Any]
+    sample: str
+    step: int
+    position: int
+    key: str = ""
+    started: float = 0.0
+    askers: list[Asker] = field(default_factory=list)
+
+
+class Dispatcher:
+    def __init__(self, journal: Journal, deliver: Callable[[Asker, Completion | CallFailed, bool], None]) -> None:
+        self._journal, self._deliver = journal, deliver
+        self._flights: dict[str, Flight] = {}
+        self._queues: dict[int, deque[Flight]] = {}  # by id(engine): calls that wait for a slot
+        self._busy: dict[int, int] = {}
+        self._batch: dict[int, list[Flight]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._arrived: list[tuple[Flight, Record]] = []
+        self._uses: list[Use] = []
+        self._wake = asyncio.Event()
+        self._fatal: BaseException | None = None
+
+    @property
+    def in_flight(self) -> int:
+        return sum(self._busy.values())  # not the tasks: theirs end one turn of the loop after their reply has arrived
+
+    def ask(self, flight: Flight) -> None:
+        """Answers from the journal at once, joins an identical flight, or starts one."""
+        flight.key = key = flight.call.request.key(flight.engine.digest)
+        asker = (flight.sample, flight.position)
+        self._uses.append(Use(flight.sample, flight.step, flight.position, key))
+        if key in self._flights:
+            self._flights[key].askers.append(asker)
+            return
+        known = self._journal.find(key)
+        if known is not None:
+            self._deliver(asker, known, True)
+            return
+        flight.askers.append(asker)
+        self._flights[key] = flight
+        if isinstance(flight.engine, BatchEngine):
+            self._batch.setdefault(id(flight.engine), []).append(flight)
+        else:
+            self._queues.setdefault(id(flight.engine), deque()).append(flight)
+            self._pump(flight.engine)
+
+    def _pump(self, engine: Engine) -> None:
+        assert isinstance(engine, ServerEngine)
+        queue = self._queues[id(engine)]
+        while queue and self._busy.get(id(engine), 0) < engine.slots:
+            flight = queue.popleft()
+            self._busy[id(engine)] = self._busy.get(id(engine), 0) + 1
+            task = asyncio.get_running_loop().create_task(self._fly(engine, flight))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _fly(self, engine: ServerEngine, flight: Flight) -> None:
+        flight.started, begun = time.time(), time.perf_counter()
+        try:
+            result: Completion | CallFailed = await engine.complete(flight.call.request)
+        except CallFailed as error:
+            result = error
+        except Exception as error:  # ModelError, or a bug of the engine: no further call can be trusted
+            self._fatal = self._fatal or error
+            self._wake.set()
+            return
+        finally:
+            self._busy[id(engine)] -= 1
+        self._arrived.append((flight, self._row(flight, result, time.perf_counter() - begun)))
+        self._wake.set()
+        self._pump(engine)
+
+    def _row(self, flight: Flight, result: Completion | CallFailed, seconds: float) -> Record:
+        call = flight.call
+        took = result.seconds if isinstance(result, Completion) and result.seconds else seconds
+        return Record(flight.key, flight.engine.name, call.role, call.stage, flight.sample, call.round, flight.started, took, _bare(result))
+
+    async def wait(self, seconds: float | None) -> None:
+        """Until a reply is back (or the time is over)."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._wake.wait(), seconds)
+
+    def settle(self) -> None:
+        """Journals what has arrived, then hands it over. Raises what ended an engine."""
+        self._wake.clear()
+        arrived = self._arrived
+        self._write(arrived)
+        self._arrived = []  # only now: what Ctrl-C finds here is written by `stop`
+        for flight, record in arrived:
+            self._release(flight, record.result)
+        if self._fatal is not None:
+            raise self._fatal
+
+    def settle_uses(self) -> None:
+        if self._uses and not self._arrived:
+            self._write([])
+
+    def _write(self, arrived: list[tuple[Flight, Record]]) -> None:
+        uses, self._uses = self._uses, []
+        self._journal.record([(record, flight.call.request) for flight, record in arrived], uses)
+
+    def _release(self, flight: Flight, result: Completion | CallFailed) -> None:
+        del self._flights[flight.key]
+        for i, asker in enumerate(flight.askers):
+            self._deliver(asker, result, i > 0)
+
+    def run_batches(self, tell: Callable[[], None]) -> bool:
+        """One batch per batch engine, if every live sample waits for one (no server call is out). Journals each reply as it
+        comes, hands over at the end in the order of asking, so that a run's log does not depend on which row ended first."""
+        if not self._batch or self.in_flight or self._arrived:
+            return False
+        batches, self._batch = self._batch, {}
+        for flights in batches.values():
+            engine = flights[0].engine
+            assert isinstance(engine, BatchEngine)
+            results: list[Completion | CallFailed | None] = [None] * len(flights)
+            started, begun = time.time(), time.perf_counter()
+            for i, result in engine.complete_batch([flight.call.request for flight in flights]):
+                flights[i].started = started
+                results[i] = result
+                self._write([(flights[i], self._row(flights[i], result, time.perf_counter() - begun))])
+                tell()
+            for flight, got in zip(flights, results, strict=True):
+                self._release(flight, got if got is not None else CallFailed("no-reply", f"{engine.name} left a call of a batch out"))
+        return True
+
+    async def stop(self) -> None:
+        """Ends what is in flight and journals what had arrived."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._write(self._arrived)
+        self._arrived = []
+
+
+def _bare(result: Completion | CallFailed) -> Completion | CallFailed:
+    if isinstance(result, CallFailed):
+        result.__traceback__ = None  # frames of the client would live as long as the outcome
+    return result

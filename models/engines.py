@@ -1,0 +1,145 @@
+"""What an engine must be able to do, and the table of those that exist.
+
+Two kinds, because they are driven differently: a `ServerEngine` takes single calls and batches them itself (the streaming
+driver), a `BatchEngine` takes a whole round at once (the lock-step driver). Knows no library; a row imports its engine on use.
+
+Try: python -c "from models.engines import ENGINES; print(list(ENGINES))"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from models.errors import CallFailed, ConfigError
+from models.requests import Completion, Request
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What a run will ask of an engine, as far as it is known before it starts; `check` holds it against what the engine can.
+
+    Attributes:
+        pictures: the most pictures in one call.
+        constraints: of ``choices``, ``pattern``, ``probe``, those that decoding will use.
+        prompt_chars: the longest prompt's characters (0 where not known), for a first look at the context length.
+        max_tokens: the longest reply asked for.
+    """
+
+    pictures: int = 0
+    constraints: frozenset[str] = frozenset()
+    prompt_chars: int = 0
+    max_tokens: int = 0
+
+
+class Engine(Protocol):
+    """What both kinds share.
+
+    `digest` is part of every call's key: weights and config for a folder, address and declared model for a server. `can_constrain`
+    holds those of ``choices``, ``pattern``, ``probe`` that decoding honours (empty means none, so it reads as a truth value too).
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def digest(self) -> str: ...
+    @property
+    def can_constrain(self) -> frozenset[str]: ...
+
+    def check(self, work: Workload) -> None:
+        """Raises ModelError, naming every misfit and its remedy, when the work cannot be done."""
+        ...
+
+
+@runtime_checkable
+class ServerEngine(Engine, Protocol):
+    """An engine that answers single calls concurrently."""
+
+    @property
+    def slots(self) -> int:
+        """How many calls may be in flight now; may change while a run goes on."""
+        ...
+
+    async def open(self) -> None:
+        """Called once in the driver's event loop before the first call. Raises ModelError when nothing usable answers."""
+        ...
+
+    async def complete(self, request: Request) -> Completion:
+        """The reply. Raises CallFailed for this call alone, ModelError when no further call can succeed."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+@runtime_checkable
+class BatchEngine(Engine, Protocol):
+    """An engine that answers a list of calls."""
+
+    def complete_batch(self, requests: Sequence[Request]) -> Iterator[tuple[int, Completion | CallFailed]]:
+        """(position in `requests`, reply) as they finish, each position once, in any order."""
+        ...
+
+
+@dataclass(frozen=True)
+class EngineSpec:
+    """Everything that a factory may need; what an engine does not know it ignores.
+
+    Attributes:
+        kind: a row of `ENGINES`.
+        model: a folder or a name that `models.locate` knows (transformers), or the name that a server serves.
+        urls: base addresses of an OpenAI-compatible server, ``http://host:port/v1``; several are replicas of one model.
+        key: the server's API key.
+        device: ``cpu``, ``cuda`` or ``auto``.
+        slots: calls in flight, for all URLs together.
+        batch: rows of a batch at most (transformers).
+        threads: CPU threads (0: the library's own choice).
+        min_pixels, max_pixels: the picture budget of Qwen2.5-VL, in pixels; None takes the folder's.
+        timeout: seconds for one call, retries included.
+        picture_urls: ``data`` (works everywhere) or ``file`` (the server reads the same disk).
+    """
+
+    kind: str
+    model: str
+    urls: tuple[str, ...] = ()
+    key: str = field(default="", repr=False)
+    device: str = "auto"
+    slots: int = 64
+    batch: int = 32
+    threads: int = 0
+    min_pixels: int | None = None
+    max_pixels: int | None = None
+    timeout: float = 600.0
+    picture_urls: str = "data"
+
+
+def _transformers(spec: EngineSpec) -> Engine:
+    from models.hf_engine import TransformersEngine
+    from models.locate import locate
+
+    return TransformersEngine(
+        Path(locate(spec.model)),
+        device=spec.device,
+        batch=spec.batch,
+        threads=spec.threads,
+        min_pixels=spec.min_pixels,
+        max_pixels=spec.max_pixels,
+    )
+
+
+def _openai(spec: EngineSpec) -> Engine:
+    from models.openai_server import OpenAIServer
+
+    return OpenAIServer(spec.urls, spec.model, key=spec.key, slots=spec.slots, timeout=spec.timeout, file_urls=spec.picture_urls == "file")
+
+
+# A managed vLLM server and the offline vllm.LLM are rows to come; both obey the protocols above.
+ENGINES: dict[str, Callable[[EngineSpec], Engine]] = {"transformers": _transformers, "openai": _openai}
+
+
+def make_engine(spec: EngineSpec) -> Engine:
+    """The engine of this row. Raises ConfigError for an unknown kind, ModelError for a model that cannot be used."""
+    if spec.kind not in ENGINES:
+        raise ConfigError(f"unknown engine {spec.kind!r}", remedy=f"one of: {', '.join(sorted(ENGINES))}")
+    return ENGINES[spec.kind](spec)
