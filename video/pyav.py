@@ -264,9 +264,9 @@ def _temporal_id(data: Any) -> int:
     at = 0
     while at + 6 <= len(data):
         if bytes(data[at : at + 4]) == b"\0\0\0\1":  # byte-stream form: the parameter sets before a slice are short, so look no further
-            return max(0, (data[at + 5] & 7) - 1) if (data[at + 4] >> 1) & 63 < 32 else 0
+            return max(0, int(data[at + 5] & 7) - 1) if (data[at + 4] >> 1) & 63 < 32 else 0
         if (data[at + 4] >> 1) & 63 < 32:
-            return max(0, (data[at + 5] & 7) - 1)
+            return max(0, int(data[at + 5] & 7) - 1)
         at += 4 + int.from_bytes(data[at : at + 4], "big")
     return 0
 
