@@ -5,12 +5,15 @@ Exit codes: 0 done; 1 `check` found errors in the data; 2 a mistake that the rea
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import os
 import sys
 from collections.abc import Sequence
 
 from models.errors import UserError
+
+_AsWritten = argparse.RawDescriptionHelpFormatter
 
 COMMANDS = {
     "check": ("kg.cli_check", "list everything that is wrong or odd in a data set"),
@@ -23,7 +26,7 @@ COMMANDS = {
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run one command with its arguments; a command's module has `main(argv) -> int`."""
+    """Run one command; its module has `add_arguments(parser)` and `run(args) -> exit code`."""
     if not argv or argv[0] in ("-h", "--help") or argv[0] not in COMMANDS:
         lines = [f"  {name:9}{text}" for name, (_, text) in COMMANDS.items()]
         known = not argv or argv[0] in ("-h", "--help")
@@ -32,7 +35,12 @@ def main(argv: Sequence[str]) -> int:
         print(f"{head}usage: python -m kg COMMAND …   (COMMAND --help says more)\n" + "\n".join(lines), file=out)
         return 0 if known and argv else 2
     try:
-        return int(importlib.import_module(COMMANDS[argv[0]][0]).main(list(argv[1:])))
+        module = importlib.import_module(COMMANDS[argv[0]][0])
+        parser = argparse.ArgumentParser(
+            prog=f"python -m kg {argv[0]}", description=module.__doc__, formatter_class=_AsWritten, allow_abbrev=False
+        )
+        module.add_arguments(parser)
+        return int(module.run(parser.parse_args(list(argv[1:]))))
     except UserError as e:
         print(f"error: {e}", file=sys.stderr)
         return 2

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -17,14 +16,16 @@ from kg.findings import counts
 SHOWN = 5  # findings of one code; --all shows the rest
 
 
-def main(argv: Sequence[str]) -> int:
-    """Print the findings. Raises: DataError."""
-    parser = argparse.ArgumentParser(prog="python -m kg check", description=__doc__)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
     parser.add_argument("data", type=Path, help="a data set's folder")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
     parser.add_argument("--all", action="store_true", help=f"all findings instead of the first {SHOWN} of a kind")
     parser.add_argument("--no-media", action="store_true", help="do not open pictures and clips")
-    args = parser.parse_args(argv)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the findings. Raises: DataError."""
     dataset = check(args.data, media=not args.no_media)
     bad = any(f.level == "error" for f in dataset.findings)
     print(json.dumps(_summary(dataset), ensure_ascii=False) if args.json else _text(dataset, len(dataset.findings) if args.all else SHOWN))

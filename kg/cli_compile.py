@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
 
 from kg.load import load
@@ -11,12 +10,14 @@ from kg.store import SUFFIX, save
 from models.errors import DataError
 
 
-def main(argv: Sequence[str]) -> int:
-    """Compile and say where. Raises: DataError."""
-    parser = argparse.ArgumentParser(prog="python -m kg compile", description=__doc__)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
     parser.add_argument("data", type=Path, help="a data set's folder")
     parser.add_argument("--out", type=Path, help=f"default: .cache/kg/<folder>{SUFFIX}")
-    args = parser.parse_args(argv)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Compile and say where. Raises: DataError."""
     out: Path = args.out or Path(".cache/kg") / f"{args.data.resolve().name}{SUFFIX}"
     if out.suffix != SUFFIX:
         raise DataError(f"{out.name!r} does not end in {SUFFIX}", where="--out", remedy=f"call it {out.name}{SUFFIX}")

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 from kg.build import GraphBuilder
@@ -22,13 +21,15 @@ from kg.store import open_compiled, save
 RELATIONS = ("has part", "continues with", "turns to", "is near")
 
 
-def main(argv: Sequence[str]) -> int:
-    """Print one line for building and one for loading."""
-    parser = argparse.ArgumentParser(prog="python -m kg measure", description=__doc__)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
     parser.add_argument("--entities", type=int, default=1_000_000)
     parser.add_argument("--edges", type=int, default=5_000_000)
     parser.add_argument("--load", type=Path, help=argparse.SUPPRESS)
-    args = parser.parse_args(argv)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print one line for building and one for loading."""
     if args.load:
         return _load(args.load)
     with tempfile.TemporaryDirectory() as folder:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import difflib
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,13 +13,15 @@ from kg.load import load
 from models.errors import DataError
 
 
-def main(argv: Sequence[str]) -> int:
-    """Print the entity. Raises: DataError naming the nearest names."""
-    parser = argparse.ArgumentParser(prog="python -m kg show", description=__doc__)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
     parser.add_argument("data", type=Path, help="a data set's folder or a compiled file")
     parser.add_argument("name", nargs="?", help="an entity's name; without it the roots are listed")
     parser.add_argument("--owner", default="", help="the root whose entity is meant")
-    args = parser.parse_args(argv)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the entity. Raises: DataError naming the nearest names."""
     dataset = load(args.data, strict=False)
     graph = dataset.graph
     assert isinstance(graph, ArrayGraph)

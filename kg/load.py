@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -105,10 +105,13 @@ def _files(folder: Path) -> Iterator[Path]:
 
 def _checked(graph: ArrayGraph, rows: list[tuple[Question, int]], file: Path, findings: Findings) -> list[Question]:
     """Questions whose root is in the graph; what else is wrong with them becomes findings."""
-    twice = {id_ for id_, times in Counter(q.id for q, _ in rows).items() if times > 1}
-    for id_ in sorted(twice):
-        places = ", ".join(str(row) for q, row in rows if q.id == id_)
-        findings.warn("duplicate-id", f"the id {id_!r} is used by the rows {places}; all are kept", file)
+    places: dict[str, list[int]] = defaultdict(list)
+    for question, row in rows:
+        places[question.id].append(row)
+    for id_, where in places.items():
+        if len(where) > 1:
+            message = f"the id {id_!r} is used by the rows {', '.join(map(str, where))}; all are kept"
+            findings.warn("duplicate-id", message, file, where[1])
     out = []
     for question, row in rows:
         index = graph.find(question.root)

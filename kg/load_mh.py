@@ -48,13 +48,12 @@ def read_graph(folder: Path, card: CardFile, media: Media, builder: GraphBuilder
     for root in roots:
         builder.mark_root(root.name.strip())
     for root in roots:
-        _read_nodes(root, card, media, builder, {r.name.strip() for r in roots})
+        _read_nodes(root, card, media, builder)
     for root in roots:
         _read_relations(root, card, builder)
     incoming = builder.incoming()
-    names = {r.name.strip() for r in roots}
     for index, name, owner in builder.pairs():
-        kind = card.root_kind if name == owner and name in names else card.kind_of(name, owner, incoming.get(index, ()))
+        kind = card.root_kind if name == owner and builder.is_root(name) else card.kind_of(name, owner, incoming.get(index, ()))
         if kind is None:
             findings.error("no-kind", f"no rule of the card fits the entity {name!r} of {owner!r}; add one to dataset.toml")
         else:
@@ -106,7 +105,7 @@ def _root_folders(graph: Path, media: Media, findings: Findings) -> list[Path]:
     return good
 
 
-def _read_nodes(root: Path, card: CardFile, media: Media, builder: GraphBuilder, roots: set[str]) -> None:
+def _read_nodes(root: Path, card: CardFile, media: Media, builder: GraphBuilder) -> None:
     file, own, findings = root / NODES, root.name.strip(), builder.findings
     here: set[tuple[str, str]] = set()
     before = findings.error_count
@@ -114,7 +113,7 @@ def _read_nodes(root: Path, card: CardFile, media: Media, builder: GraphBuilder,
         name = row.name(0)
         if not name:
             continue
-        owner = name if name in roots else "" if card.is_shared(name) else own
+        owner = name if builder.is_root(name) else "" if card.is_shared(name) else own
         images = media.pictures(root / IMAGES, row.path(1), "the picture", file, row.number)
         video = media.clip(root / VIDEOS, row.path(2), "the clip", file, row.number)
         caption, info = row.text(3), row.text(4)

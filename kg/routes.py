@@ -32,7 +32,7 @@ def resolve_route(graph: Graph, names: Sequence[str], root: str) -> tuple[int, .
         return RouteProblem(0, "the route is empty")
     if names[0] != root:
         return RouteProblem(0, f"the route starts at {names[0]!r}, not at its root {root!r}")
-    roots, owner = frozenset(graph.roots), root
+    owner = root
     out: list[int] = []
     for step, name in enumerate(names):
         index = graph.find(name, owner)
@@ -40,10 +40,10 @@ def resolve_route(graph: Graph, names: Sequence[str], root: str) -> tuple[int, .
             return RouteProblem(step, f"{name!r} is no entity of {owner!r}")
         if out and not any(edge.target == index for edge in graph.neighbours(out[-1])):
             return RouteProblem(step, f"no edge leads from {names[step - 1]!r} to {name!r}")
-        if index in roots:
+        if _is_root(graph, index):
             owner = name
         out.append(index)
-    return tuple(out) if out[0] in roots else RouteProblem(0, f"{root!r} is no root")
+    return tuple(out) if _is_root(graph, out[0]) else RouteProblem(0, f"{root!r} is no root")
 
 
 def walk_along(graph: Graph, nodes: Sequence[int]) -> Walk:
@@ -55,3 +55,9 @@ def walk_along(graph: Graph, nodes: Sequence[int]) -> Walk:
             raise ValueError(f"no edge from {source} to {target}")
         edges.append(edge)
     return Walk(tuple(nodes), tuple(edges))
+
+
+def _is_root(graph: Graph, index: int) -> bool:
+    """A root owns itself; asked first because a graph may have 100,000 roots."""
+    entity = graph.entity(index)
+    return entity.owner in ("", entity.name) and index in graph.roots
