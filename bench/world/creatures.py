@@ -208,7 +208,7 @@ def _creature(
         mostly_weak=elements[0],
         weak=tuple(elements[1:cut]),
         resist=tuple(elements[cut:]),
-        weapons=(rng.choice(lx.WEAPONS),) if rng.random() < 0.6 else (),
+        weapons=tuple(rng.sample(lx.WEAPONS, rng.choice((0, 1, 1, 2)))),
         effects=effects,
         mate=mate,
     )

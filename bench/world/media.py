@@ -8,18 +8,23 @@ Knows no sheet and no question; every job can be done by any process. Pictures a
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 from zlib import crc32
 
+import numpy as np
+import numpy.typing as npt
+
 from bench.world.creatures import Action, Creature, Look
-from bench.world.poses import KEY_TIMES
+from bench.world.poses import KEY_TIMES, phase_of
 from bench.world.render import draw, portrait
-from bench.world.scene import Family, make_scene
+from bench.world.scene import Family, Scene, make_scene
 from models.errors import ConfigError
 from video.encode import encode
 
+Pixels = npt.NDArray[np.uint8]
 EXAMPLES: Final = "640x360@30, 3840x2160@60"
 MAX_PICTURE_WIDTH = 1280
 
@@ -91,10 +96,19 @@ def film(job: MediaJob, spec: ClipSpec) -> int:
     if job.clip is None:
         return 0
     job.clip.parent.mkdir(parents=True, exist_ok=True)
-    size = (spec.width, spec.height)
-    frames = (draw(job.look, job.motion, job.element, i / (count - 1), scene, size, job.glow) for i in range(count))
-    encode(frames, job.clip, spec.fps, durable=False)
+    encode(_frames(job, scene, (spec.width, spec.height), count), job.clip, spec.fps, durable=False)
     return 1
+
+
+def _frames(job: MediaJob, scene: Scene, size: tuple[int, int], count: int) -> Iterator[Pixels]:
+    """The clip's frames; a creature that rests is drawn once."""
+    frame, before = np.empty(0, np.uint8), -1.0
+    for i in range(count):
+        t = i / (count - 1)
+        if phase_of(t) != before:
+            before = phase_of(t)
+            frame = np.asarray(draw(job.look, job.motion, job.element, t, scene, size, job.glow))
+        yield frame
 
 
 def write_portrait(look: Look, scene: int, path: Path, spec: ClipSpec) -> None:

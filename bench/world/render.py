@@ -65,7 +65,7 @@ class _Pen:
 def draw(
     look: Look, motion: str, element: str | None, t: float, scene: Scene, size: tuple[int, int] = (640, 360), glow: int | None = None,
 ) -> Image.Image:  # fmt: skip
-    """One RGB frame of `size` (width, height) pixels at time t of [0, 1].
+    """One RGB frame of `size` (width, height) pixels at time t of [0, 1]; times of one `phase_of` give one picture.
 
     `glow` (0-2) is the ring of an attack phase. Small pictures are drawn twice as large and averaged, so that they look
     like large ones made small.
@@ -79,8 +79,8 @@ def draw(
     figure = _Figure(look, p, 58 + scene.shift, scene.ground)
     if glow is not None:
         pen.disc(figure.x, figure.y, 34 * look.size, 23 * look.size, None, GLOW_RGB[glow % len(GLOW_RGB)], 1.8)
-    _creature(pen, figure, look, motion, t)
     u = phase_of(t)
+    _creature(pen, figure, look, motion, u)
     if motion == "dig":  # the floor hides what is below it
         top = round(scene.ground * pen.ky)
         image.paste(background(scene, large).crop((0, top, *large)), (0, top))
@@ -127,7 +127,7 @@ _BODIES: Final[dict[str, tuple[Point, ...]]] = {
 }
 
 
-def _creature(pen: _Pen, f: _Figure, look: Look, motion: str, t: float) -> None:
+def _creature(pen: _Pen, f: _Figure, look: Look, motion: str, u: float) -> None:
     p, s, at = f.pose, f.s, f.at
     body = BODY_RGB[look.colour % len(BODY_RGB)]
     dark, light = shade(body, 0.6), shade(body, 1.3)
@@ -137,7 +137,7 @@ def _creature(pen: _Pen, f: _Figure, look: Look, motion: str, t: float) -> None:
     pen.line([at(*root), at((root[0] + tip[0]) / 2 - 1, (root[1] + tip[1]) / 2 - 2), at(*tip)], dark, 5 * s)
     pen.disc(*at(*tip), 2.5 * s, 2.5 * s, dark)
     if motion != "dive":
-        step = 3 * sin(t * 40) if motion in ("charge", "leap", "back") else 0.0
+        step = 3 * sin(4 + u * 16) if motion in ("charge", "leap", "back") else 0.0
         for i in range(look.legs):
             x = -10 + 20 * i / (look.legs - 1)
             foot = at(x + (step if i % 2 else -step), 20 if p.dy > -8 else 16)
