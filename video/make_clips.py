@@ -31,7 +31,8 @@ class Recipe:
     """One clip.
 
     ``gop`` frames between keyframes; ``open_gop`` lets pictures reach back over a keyframe; ``depth`` bits a sample; ``chroma`` 420 or 444;
-    ``shots`` are first frames of new shots; ``uneven`` gives a variable frame rate; ``hidden`` leading frames are cut by an edit list.
+    ``shots`` are first frames of new shots; ``uneven`` gives a variable frame rate; ``hidden`` leading frames are cut by an edit list;
+    ``grain`` is the strength of fresh noise in grey levels, 0 to 20.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Recipe:
     rotation: int = 0
     aspect: tuple[int, int] = (1, 1)
     preset: str = "veryfast"
+    grain: int = 0
     seed: int = 0
     options: dict[str, str] = field(default_factory=dict)
 
@@ -84,6 +86,7 @@ def pictures(recipe: Recipe) -> Iterator[tuple[Bytes, Bytes, Bytes]]:
     """Luma and two chroma planes of each frame, 8 bit; the texture changes at every shot and moves a little in between."""
     starts = [0, *recipe.shots, recipe.frames]
     divide = 1 if recipe.chroma == 444 else 2
+    grain = _grain(recipe.width, recipe.height, recipe.grain)
     for shot, (begin, end) in enumerate(pairwise(starts)):
         texture = _texture(recipe.width, recipe.height, 1000 * recipe.seed + shot)
         rng = np.random.default_rng([recipe.seed, shot])
@@ -92,6 +95,9 @@ def pictures(recipe: Recipe) -> Iterator[tuple[Bytes, Bytes, Bytes]]:
         for number in range(begin, end):
             right, down = (dx * (number - begin)) % recipe.width, (dy * (number - begin)) % recipe.height
             luma = texture[down : down + recipe.height, right : right + recipe.width].copy()
+            if recipe.grain:  # fresh in every frame, so that the encoder has something to do and the decoder too
+                left, top = rng.integers(0, recipe.width), rng.integers(0, recipe.height)
+                luma += grain[top : top + recipe.height, left : left + recipe.width]  # texture and grain stay within 8 bits together
             stamp(luma, number)
             yield luma, planes[0], planes[1]
 
@@ -174,6 +180,12 @@ def _texture(width: int, height: int, seed: int) -> Bytes:
     total += rng.integers(20, 120) + 6 * rng.random((high, wide), np.float32)
     result: Bytes = np.clip(total, 16, 235).astype(np.uint8)
     return result
+
+
+@cache
+def _grain(width: int, height: int, strength: int) -> Bytes:
+    noise: Bytes = np.random.default_rng(7).integers(0, strength + 1, (2 * height, 2 * width), np.uint8)
+    return noise
 
 
 def main() -> None:
