@@ -40,10 +40,11 @@ def _brought(row: Row, workshop: Workshop) -> tuple[Mapping[int, str], str]:
 
 
 def _identity(row: Row, workshop: Workshop) -> str:
-    engine = workshop.roles(row.config)["captioner"]
+    known = row.config.backends
+    model = workshop.identity(known.get("captioner", known["agent"]), row.config)
     agents = workshop.agents(row.config)
     prompt = agents.rows["captioner"].prompt.model_dump_json() + agents.card.persona
-    return digest("\n".join([engine.digest, prompt, workshop.dataset.digest, str(FrameKey.of(row.config))]))
+    return digest("\n".join([model, prompt, workshop.dataset.digest, str(FrameKey.of(row.config))]))
 
 
 def _kept_or_made(row: Row, workshop: Workshop, journal: Journal, identity: str) -> tuple[Mapping[int, str], str]:

@@ -159,6 +159,13 @@ def _takes_text(name: str) -> bool:
     return hint is str or (get_origin(hint) in (Union, types.UnionType) and str in get_args(hint))
 
 
+def _as_text(raw: str, parsed: Any) -> str | None:
+    """What a text option gets: the words as they stand, unless they are quoted as YAML or say null."""
+    if parsed is None and raw.strip() in ("null", "~"):
+        return None
+    return parsed if isinstance(parsed, str) and raw.lstrip()[:1] in ("'", '"') else raw
+
+
 def read_file(path: Path) -> dict[str, Any]:
     """The options in a YAML file; raises ConfigError naming the file."""
     try:
@@ -179,8 +186,8 @@ def resolve(*, file: Path | None = None, sets: Sequence[str] = (), flags: Mappin
     merged: dict[str, Any] = read_file(file) if file else {}
     for text in sets:
         keys, value = parse_set(text)
-        if len(keys) == 1 and _takes_text(keys[0]) and not isinstance(value, str | None):
-            value = text.partition("=")[2]
+        if len(keys) == 1 and _takes_text(keys[0]):
+            value = _as_text(text.partition("=")[2], value)
         place = merged
         for key in keys[:-1]:
             inner = place.setdefault(key, {})

@@ -14,10 +14,12 @@ from bench.rows import Row
 from kg.agents import Agents
 from kg.captions import captioned, read_captions
 from kg.dataset import Dataset, Question
+from models.checkpoint import inspect
 from models.engines import Engine, ServerEngine, Workload
 from models.errors import ConfigError, UserError
+from models.locate import locate
 
-REPLY = 512
+JUDGING = frozenset({"judge", "caption_judge"})
 
 
 def chosen(dataset: Dataset, tasks: Sequence[str], limit: int | None) -> tuple[Question, ...]:
@@ -100,28 +102,26 @@ def _backend_faults(backend: Backend, gpus: int) -> Iterable[str]:
     elif gpus:
         yield f"{backend.model} on {gpus} GPUs needs a server — start one (vllm serve {backend.model}) and give its address with --endpoint"
     else:
-        yield from _said(lambda: _located(backend.model))
+        yield from _said(lambda: inspect(locate(backend.model)))
 
 
-def _located(model: str) -> None:
-    from models.locate import locate
+def check_engines(rows: Sequence[Row], engines: Mapping[str, Engine], agents: Sequence[Agents]) -> None:
+    """Asks every engine whether it can do its work, and every server whether it is there. Raises one error with all misfits.
 
-    locate(model)
-
-
-def check_engines(rows: Sequence[Row], engines: Mapping[str, Engine]) -> None:
-    """Asks every engine whether it can do its work, and every server whether it is there. Raises one error with all misfits."""
+    Args:
+        engines: the roles that an engine has, in words → engine; "judge" is the one that only judges.
+    """
     sees = any(r.setting.needs_query_media or r.setting.needs_node_media or r.setting.needs_offline_captions for r in rows)
     pictures = max(row.config.max_frames for row in rows) if sees else 0
-    constraints = frozenset({"choices", "pattern"}) if any(row.config.constrained for row in rows) else frozenset()
+    constraints = frozenset({"choices", "pattern"}) if any(row.config.constrained for row in rows) else frozenset[str]()
     faults: list[str] = []
-    for engine in {id(engine): engine for engine in engines.values()}.values():
-        roles = [role for role, one in engines.items() if one is engine]
-        judging = roles == ["judge"]
-        work = Workload(0 if judging else pictures, frozenset() if judging else constraints, 0, REPLY)
-        faults += [f"{', '.join(roles)}: {fault}" for fault in _said(lambda e=engine, w=work: e.check(w))]
+    for roles, engine in engines.items():
+        judging = roles == "judge"
+        longest = max(a.prompt.max_tokens for one in agents for name, a in one.rows.items() if (name in JUDGING) == judging)
+        work = Workload(0 if judging else pictures, frozenset() if judging else constraints, 0, longest)
+        faults += [f"{roles}: {fault}" for fault in _said(lambda e=engine, w=work: e.check(w))]
         if isinstance(engine, ServerEngine):
-            faults += [f"{', '.join(roles)}: {fault}" for fault in _said(lambda e=engine: asyncio.run(_probe(e)))]
+            faults += [f"{roles}: {fault}" for fault in _said(lambda e=engine: asyncio.run(_probe(e)))]
     if faults:
         raise ConfigError("\n".join(dict.fromkeys(faults)))
 

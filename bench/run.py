@@ -18,7 +18,7 @@ from bench.cost import call_times
 from bench.environment import environment
 from bench.folder import RunFolder, find_or_make
 from bench.frames import FrameKey
-from bench.predict import jobs, pending, predict
+from bench.predict import Job, jobs, pending, predict
 from bench.preflight import check, check_engines, chosen
 from bench.progress import console
 from bench.records import RecordWriter, digest
@@ -33,6 +33,7 @@ from models.engines import Engine
 from models.journal import Journal
 
 CACHE = Path(".cache")
+PLACES = ("data", "captions", "model", "endpoint", "roles")  # named by their digests instead
 
 
 def run_suite(suite: str, rows: Sequence[Row], config: RunConfig, *, factory: OpenEngine = open_engine, cache: Path = CACHE) -> RunFolder:
@@ -41,17 +42,15 @@ def run_suite(suite: str, rows: Sequence[Row], config: RunConfig, *, factory: Op
     questions = chosen(dataset, config.tasks, config.limit)
     check(rows, dataset, questions)
     workshop = Workshop(dataset, cache, factory)
-    engines = {row.label: workshop.roles(row.config) for row in rows}
-    manifest = _manifest(suite, rows, config, dataset, questions, workshop, engines)
+    manifest = _manifest(suite, rows, config, dataset, questions, workshop)
     folder, _ = find_or_make(Path(config.runs), suite, config.model, manifest)
     with Journal(folder.journal) as journal:
         todo = pending(jobs(rows, questions), folder.records(), retry=config.retry)
         judge = make_judge(config, workshop)
         if todo:
-            every = {f"{label} {role}": e for label, roles in engines.items() for role, e in roles.items()}
-            check_engines(rows, _used(every, judge))
+            check_engines(rows, _engines(rows, judge, workshop), [workshop.agents(row.config) for row in rows])
             folder.started(environment())
-            manifest["notes"] = _predict(todo, rows, questions, dataset, workshop, engines, journal, folder)
+            manifest["notes"] = _predict(todo, questions, dataset, workshop, journal, folder)
         else:
             manifest["notes"] = folder.manifest().get("notes", [])
         folder.write("config.json", json.dumps(manifest, indent=1))
@@ -72,39 +71,37 @@ def open_data(config: RunConfig) -> Dataset:
     return load(folder)
 
 
-def _used(every: Mapping[str, Engine], judge: Judge) -> dict[str, Engine]:
-    """One entry per engine that predicts, under the names of its roles; the judge under its own."""
-    found: dict[str, Engine] = {}
-    for name, engine in every.items():
-        role = name.split(" ", 1)[1]
-        if role != "judge" and engine not in found.values():
-            found[role] = engine
-    if judge.engine is not None and judge.engine not in found.values():
-        found["judge"] = judge.engine
+def _engines(rows: Sequence[Row], judge: Judge, workshop: Workshop) -> dict[str, Engine]:
+    """The roles of every engine that predicts → that engine; under "judge" one that only judges."""
+    roles: dict[int, list[str]] = {}
+    engines: dict[int, Engine] = {}
+    for row in rows:
+        for role, backend in row.config.backends.items():
+            engine = workshop.engine(backend, row.config)
+            engines[id(engine)] = engine
+            if role not in roles.setdefault(id(engine), []):
+                roles[id(engine)].append(role)
+    found = {", ".join(roles[key]): engine for key, engine in engines.items()}
+    if judge.engine is not None and id(judge.engine()) not in engines:
+        found["judge"] = judge.engine()
     return found
 
 
 def _predict(
-    todo: Sequence[Any],
-    rows: Sequence[Row],
-    questions: Sequence[Question],
-    dataset: Dataset,
-    workshop: Workshop,
-    engines: Mapping[str, Mapping[str, Engine]],
-    journal: Journal,
-    folder: RunFolder,
+    todo: Sequence[Job], questions: Sequence[Question], dataset: Dataset, workshop: Workshop, journal: Journal, folder: RunFolder
 ) -> list[str]:
-    """Frames, captions, answers. Rows that bind their roles alike run together, so that they share batches."""
-    live = [row for row in rows if any(job.row is row for job in todo)]
+    """Frames, captions, answers. Rows that bind their roles alike run together, so that they share batches; what to say about it."""
+    live = list({job.row.label: job.row for job in todo}.values())
     workshop.prepare(live, questions)
     workshop.offline, said = offline_captions(live, workshop, journal)
     unusable = workshop.unusable()
     if unusable:
         shown = "; ".join(f"{name}: {why}" for name, why in list(unusable.items())[:3])
         said.append(f"{len(unusable)} entities of the graph have media that cannot be used ({shown}).")
-    groups: dict[tuple[int, ...], list[Any]] = {}
+    engines = {row.label: workshop.roles(row.config) for row in live}
+    groups: dict[tuple[int, ...], list[Job]] = {}
     for job in todo:
-        groups.setdefault(tuple(id(e) for e in engines[job.row.label].values()), []).append(job)
+        groups.setdefault(tuple(id(engine) for engine in engines[job.row.label].values()), []).append(job)
     writer = RecordWriter(folder.samples)
     try:
         for group in groups.values():
@@ -119,9 +116,14 @@ def make_judge(config: RunConfig, workshop: Workshop) -> Judge:
     backend = config.judge_backend
     if backend is None:
         return exact_judge()
-    engine = workshop.engine(backend, config)
-    agents = workshop.agents(config)
-    return model_judge(engine, agents, label=backend.model, itself=config.judges_itself, similarity=config.similarity)
+    return model_judge(
+        lambda: workshop.engine(backend, config),
+        workshop.identity(backend, config),
+        workshop.agents(config),
+        label=backend.model,
+        itself=config.judges_itself,
+        similarity=config.similarity,
+    )
 
 
 def _manifest(
@@ -131,13 +133,12 @@ def _manifest(
     dataset: Dataset,
     questions: Sequence[Question],
     workshop: Workshop,
-    engines: Mapping[str, Mapping[str, Engine]],
 ) -> dict[str, Any]:
     """What config.json says. Under ``predicting`` stands what names the run: nothing else may change an answer."""
     agents = {row.config.prompt_set: workshop.agents(row.config).digest for row in rows}
     captions = {row.config.captions: digest(_text(row.config.captions)) for row in rows if row.config.captions}
     used = {role: backend for row in rows for role, backend in row.config.backends.items()}
-    models = {r: {**b.model_dump(), "digest": workshop.engine(b, config).digest} for r, b in used.items()}
+    models = {r: {**b.model_dump(), "digest": workshop.identity(b, config)} for r, b in used.items()}
     planned = [{"label": r.label, "setting": r.setting.name, "changes": dict(r.changes), "questions": len(questions)} for r in rows]
     data = {
         "name": dataset.card.name,
@@ -162,11 +163,11 @@ def _manifest(
             *([f"{cut} of {len(dataset.questions)} questions (--limit or --tasks)"] if cut else []),
         ],
         "predicting": {
-            "options": {k: v for k, v in config.predicting().items() if k not in ("data", "captions")},
+            "options": {k: v for k, v in config.predicting().items() if k not in PLACES},
             "rows": [[row.label, row.setting.name, {k: str(v) for k, v in row.changes.items()}] for row in rows],
             "data": dataset.digest,
             "questions": [q.uid for q in questions],
-            "models": {label: sorted({(r, e.digest) for r, e in roles.items() if r != "judge"}) for label, roles in engines.items()},
+            "models": [{role: workshop.identity(b, config) for role, b in row.config.backends.items()} for row in rows],
             "prompts": agents,
             "captions": captions,
             "frames": [str(FrameKey.of(row.config)) for row in rows],
@@ -190,7 +191,7 @@ def score(path: Path, changes: Mapping[str, Any], *, factory: OpenEngine = open_
     with Journal(folder.journal) as journal:
         judge = make_judge(config, workshop)
         if judge.engine is not None:
-            check_engines((), {"judge": judge.engine})
+            check_engines((), {"judge": judge.engine()}, [workshop.agents(config)])
         judge_run(folder, records, judge, workshop.dataset.graph, journal)
     return folder
 

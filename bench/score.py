@@ -8,7 +8,7 @@ Try: python -m bench score RUN --judge exact
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -32,13 +32,13 @@ class Judge:
 
     Attributes:
         label: for people. digest: of the model and its prompts; names the score file. itself: whether it is the judged model.
-        engine, agents: None for `exact`.
+        engine, agents: None for `exact`; the engine is opened when something is left to judge.
     """
 
     label: str
     digest: str
     itself: bool = False
-    engine: Engine | None = None
+    engine: Callable[[], Engine] | None = None
     agents: Agents | None = None
     similarity: bool = True
 
@@ -55,10 +55,10 @@ def exact_judge() -> Judge:
     return Judge("exact", digest("exact 1"))
 
 
-def model_judge(engine: Engine, agents: Agents, *, label: str, itself: bool, similarity: bool = True) -> Judge:
+def model_judge(engine: Callable[[], Engine], identity: str, agents: Agents, *, label: str, itself: bool, similarity: bool = True) -> Judge:
     """A model as judge, with the prompts `judge` and `caption_judge` of a set."""
     prompts = [agents.rows[name].prompt.model_dump_json() for name in ("judge", "caption_judge")]
-    return Judge(label, digest("\n".join([engine.digest, str(similarity), *prompts])), itself, engine, agents, similarity)
+    return Judge(label, digest("\n".join([identity, str(similarity), *prompts])), itself, engine, agents, similarity)
 
 
 def judge_run(folder: RunFolder, records: Mapping[str, Record], judge: Judge, graph: Graph | None, journal: Journal) -> dict[str, Score]:
@@ -126,8 +126,8 @@ def _by_model(records: Sequence[Record], judge: Judge, graph: Graph | None, jour
         lost = None, f"judge's reply failed ({failure.reason})" if failure else "judge's reply is missing"
         verdicts[names[name]] = outcome.value if outcome.value is not None else lost
 
+    engines = {"judge": judge.engine()} if asked else {}
     with progress(f"judge ({judge.label})", len(asked) + sum(map(len, captions.values()))) as tell:
-        engines = {"judge": judge.engine}
         run(episodes(), engines, journal, on_done=done, progress=lambda p: tell(p.done, f"{p.calls} calls"), keep=False)
     for key, record in asked.items():
         value, reason = verdicts[key, None]

@@ -38,6 +38,16 @@ def open_engine(backend: Backend, config: RunConfig) -> Engine:
     )
 
 
+def identify(backend: Backend, config: RunConfig) -> str:
+    """What names a backend in a run's manifest, without loading it. Raises ModelError for a folder that is not whole."""
+    if backend.endpoint:
+        return f"server:{backend.endpoint}:{backend.model}"
+    from models.checkpoint import inspect
+    from models.locate import locate
+
+    return f"folder:{inspect(locate(backend.model)).digest}"
+
+
 @dataclass
 class Workshop:
     """One per process and data set."""
@@ -48,6 +58,7 @@ class Workshop:
     offline: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
     _agents: dict[str, Agents] = field(default_factory=dict)
     _engines: dict[Backend, Engine] = field(default_factory=dict)
+    _identities: dict[Backend, str] = field(default_factory=dict)
     _questions: dict[FrameKey, dict[int, Pictures | NoFrames]] = field(default_factory=dict)
     _entities: dict[FrameKey, dict[int, Pictures | NoFrames]] = field(default_factory=dict)
 
@@ -63,6 +74,13 @@ class Workshop:
         if backend not in self._engines:
             self._engines[backend] = self.factory(backend, config)
         return self._engines[backend]
+
+    def identity(self, backend: Backend, config: RunConfig) -> str:
+        """The backend's name in a manifest; loads nothing where the engine is the usual one."""
+        if backend not in self._identities:
+            usual = self.factory is open_engine
+            self._identities[backend] = identify(backend, config) if usual else self.engine(backend, config).digest
+        return self._identities[backend]
 
     def roles(self, config: RunConfig, judge: Backend | None = None) -> dict[str, Engine]:
         """role → engine; what has no backend of its own is answered by ``agent``."""

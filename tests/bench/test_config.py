@@ -1,0 +1,106 @@
+"""Options: what arrives, from where, and what is refused, with which words."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bench.config import NOT_PREDICTING, RunConfig, add_arguments, from_arguments, parse_set, resolve
+from models.errors import ConfigError
+
+
+def parsed(*arguments: str) -> RunConfig:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    return from_arguments(parser.parse_args(arguments))
+
+
+def test_values_arrive_whole() -> None:
+    assert parsed("--set", "name=Bob's").name == "Bob's"
+    assert parsed("--set", 'tags=["A, B","C=D"]').tags == ("A, B", "C=D")
+    assert parsed("--set", "model=a=b,c 'd'").model == "a=b,c 'd'"
+    assert parsed("--set", "name=").name == ""
+
+
+@pytest.mark.parametrize("text", ["1e5", "no", "007", "2024-01-01", "a: b: c", "@x", "{", "null and void", "[1]"])
+def test_text_options_take_any_text(text: str) -> None:
+    assert parsed("--set", f"name={text}").name == text
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_any_text_arrives(text: str) -> None:
+    assert resolve(flags={"name": text}).name == text
+    if text.lstrip()[:1] not in ("'", '"') and text.strip() not in ("null", "~"):
+        assert resolve(sets=[f"name={text}"]).name == text
+
+
+def test_order_is_file_then_set_then_flag(tmp_path: Path) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text("k: 1\nlimit: 7\nmax-side: 336\nroles: {validator: A}\n")
+    config = parsed("--config", str(path), "--set", "k=2", "--k", "3", "--set", "roles.validator.endpoint=http://h/v1")
+    assert (config.k, config.limit, config.max_side) == (3, 7, 336)
+    assert config.roles["validator"].model == "A" and config.roles["validator"].endpoint == "http://h/v1"
+
+
+def test_flags_can_be_switched_off() -> None:
+    assert parsed("--no-ask-name").ask_name is False and parsed("--ask-name").ask_name is True
+    assert parsed("--set", "ask-extra=false").ask_extra is False
+    assert parsed("--k", "all").k == "all" and parsed("--k", "3").k == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"limt": 3}, "unknown option 'limt' (did you mean 'limit'?)"),
+        ({"k": 0.5}, "option 'k"),
+        ({"limit": 0}, "greater than or equal to 1"),
+        ({"settings": "perceptve"}, "did you mean 'perceptive'?"),
+        ({"settings": "vanilla,vanilla"}, "listed twice"),
+        ({"settings": ""}, "no settings"),
+        ({"roles": {"judgge": "x"}}, "unknown role 'judgge'"),
+        ({"roles": {"judge": {"modl": "x"}}}, "unknown option 'roles.judge.modl'"),
+        ({"order": "random"}, "'bfs' or 'dfs'"),
+        ({"keyframes": "humn"}, "did you mean 'human'?"),
+        ({"ask_name": "maybe"}, "valid boolean"),
+    ],
+)
+def test_refusals_name_the_option_and_what_is_allowed(options: dict[str, object], said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        resolve(flags=options)
+    assert said in str(caught.value)
+
+
+def test_all_faults_at_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        resolve(flags={"limt": 1, "order": "x", "roles": {"nobody": "m"}})
+    assert all(word in str(caught.value) for word in ("limt", "order", "nobody"))
+
+
+@pytest.mark.parametrize("body", ["- a\n- b\n", "a: [", "\xff\xfe"])
+def test_broken_files_are_named(tmp_path: Path, body: str) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_bytes(body.encode("latin-1"))
+    with pytest.raises(ConfigError, match=r"c\.yaml"):
+        resolve(file=path)
+
+
+@pytest.mark.parametrize("text", ["k", "=3", ""])
+def test_set_without_key_or_value(text: str) -> None:
+    with pytest.raises(ConfigError, match="key=value"):
+        parse_set(text)
+
+
+def test_not_predicting_options_exist() -> None:
+    assert set(RunConfig.model_fields) >= NOT_PREDICTING
+
+
+def test_judges() -> None:
+    assert RunConfig(model="m", endpoint="http://h/v1").judges_itself
+    other = RunConfig(model="m", endpoint="http://h/v1", judge="j").judge_backend
+    assert other is not None and (other.model, other.endpoint) == ("j", "http://h/v1")
+    assert RunConfig(judge="exact").judge_backend is None and not RunConfig(judge="exact").judges_itself
+    assert not RunConfig(model="m", roles={"judge": {"model": "j"}}).judges_itself  # type: ignore[dict-item]
