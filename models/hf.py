@@ -1,0 +1,176 @@
+"""The one file that imports transformers for inference: loads a checked local folder, and reads a GGUF file once.
+
+Local folders only, safetensors only, no code from the folder, no network. Knows nothing of requests or batches.
+Try: python -c "from pathlib import Path; from models.hf import load; print(load(Path('FOLDER')).family)"
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+import numpy as np
+import torch
+import transformers
+from transformers.cache_utils import DynamicCache
+
+from models.checkpoint import Checkpoint, Family
+from models.errors import ModelError
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A model ready to run: `model` on `device`, its tokenizer, and the picture processor of a vision model."""
+
+    checkpoint: Checkpoint
+    model: Any
+    tokenizer: Any
+    pictures: Any
+    device: torch.device
+    eos: frozenset[int]
+    image_token: int | None
+
+    @property
+    def family(self) -> Family:
+        return self.checkpoint.family
+
+
+def pick_device(wanted: str) -> torch.device:
+    """``auto`` is the first GPU where there is one. Raises ModelError for a GPU that is not there."""
+    if wanted not in ("auto", "cpu") and not wanted.startswith("cuda"):
+        raise ModelError(f"unknown device {wanted!r}", remedy="one of: auto, cpu, cuda")
+    if wanted.startswith("cuda") and not torch.cuda.is_available():
+        raise ModelError("no GPU answers to CUDA on this machine", remedy="use device auto or cpu, or see that the driver is loaded")
+    return torch.device(("cuda" if torch.cuda.is_available() else "cpu") if wanted == "auto" else wanted)
+
+
+def load(checkpoint: Checkpoint, *, device: str = "auto", min_pixels: int | None = None, max_pixels: int | None = None) -> Loaded:
+    """The model in bfloat16 on the device. Raises ModelError, naming the folder, when the library refuses it."""
+    where = pick_device(device)
+    folder = checkpoint.folder
+    local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    transformers.utils.logging.disable_progress_bar()
+    auto = transformers.AutoModelForCausalLM if checkpoint.family == "text" else transformers.AutoModelForImageTextToText
+    try:
+        model = auto.from_pretrained(folder, dtype=torch.bfloat16, use_safetensors=True, **local).eval()
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **local)
+        pictures = None
+        if checkpoint.family != "text":
+            # The PIL back end: the same arithmetic on every machine, with or without torchvision.
+            pictures = transformers.AutoImageProcessor.from_pretrained(folder, backend="pil", **local)
+            if checkpoint.family == "qwen2.5-vl":
+                _budget(pictures, min_pixels, max_pixels)
+    except (OSError, ValueError, KeyError, RuntimeError, AttributeError, ImportError) as error:
+        said = " ".join(str(error).split())[:400]
+        raise ModelError(f"transformers {transformers.__version__} cannot load it: {said}", where=str(folder)) from None
+    tokenizer.chat_template = tokenizer.chat_template or checkpoint.template
+    if getattr(model.generation_config, "eos_token_id", None) is None and tokenizer.eos_token_id is None:
+        raise ModelError("neither generation_config.json nor the tokenizer names an end token", where=str(folder))
+    return Loaded(
+        checkpoint,
+        model.to(where),
+        tokenizer,
+        pictures,
+        where,
+        _eos(model, tokenizer),
+        None if checkpoint.family == "text" else int(model.config.image_token_id),
+    )
+
+
+def _budget(pictures: Any, low: int | None, high: int | None) -> None:
+    size = dict(shortest_edge=pictures.size.shortest_edge, longest_edge=pictures.size.longest_edge)
+    # Qwen's published folders say min_pixels/max_pixels; newer ones say it as sizes, which hold pixel counts in spite of their names.
+    size["shortest_edge"] = low or size["shortest_edge"]
+    size["longest_edge"] = high or size["longest_edge"]
+    if size["shortest_edge"] > size["longest_edge"]:
+        raise ModelError(f"min_pixels {size['shortest_edge']} is above max_pixels {size['longest_edge']}", remedy="swap or drop one")
+    pictures.size = size
+
+
+def _eos(model: Any, tokenizer: Any) -> frozenset[int]:
+    ids = model.generation_config.eos_token_id
+    found = set(ids) if isinstance(ids, (list, tuple)) else {ids}
+    return frozenset(int(i) for i in found | {tokenizer.eos_token_id} if i is not None)
+
+
+def new_cache() -> Any:
+    """An empty key/value cache that grows with each forward pass."""
+    return DynamicCache()
+
+
+def preprocess(loaded: Loaded, images: Sequence[Any]) -> list[tuple[torch.Tensor, tuple[int, int, int]]]:
+    """Each picture's input to the vision tower, and its (frames, height, width) in patches for Qwen, in tiles for InternVL."""
+    found = []
+    for image in images:
+        out = loaded.pictures(images=[image], return_tensors="pt")
+        if loaded.family == "qwen2.5-vl":
+            t, h, w = (int(n) for n in out["image_grid_thw"][0])
+            found.append((out["pixel_values"], (t, h, w)))
+        else:
+            tiles = out["pixel_values"]
+            found.append((tiles, (int(tiles.shape[0]), 1, 1)))
+    return found
+
+
+def features(loaded: Loaded, inputs: Sequence[tuple[torch.Tensor, tuple[int, int, int]]]) -> list[torch.Tensor]:
+    """Each picture's tokens for the language model, (tokens, hidden), from one pass of the vision tower over all of them."""
+    pixels = torch.cat([pixel for pixel, _ in inputs]).to(loaded.device, torch.bfloat16)
+    core = loaded.model.model
+    if loaded.family == "qwen2.5-vl":
+        grid = torch.tensor([size for _, size in inputs], device=loaded.device)
+        out = core.get_image_features(pixels, image_grid_thw=grid, return_dict=True)
+        return list(out.pooler_output)
+    out = core.get_image_features(
+        pixel_values=pixels,
+        vision_feature_layer=loaded.model.config.vision_feature_layer,
+        vision_feature_select_strategy=loaded.model.config.vision_feature_select_strategy,
+        return_dict=True,
+    ).pooler_output
+    parts = torch.split(out, [size[0] for _, size in inputs])
+    return [part.reshape(-1, part.shape[-1]) for part in parts]
+
+
+def positions(loaded: Loaded, ids: np.ndarray, sizes: Sequence[tuple[int, int, int]]) -> np.ndarray:
+    """Rotary positions, (3, tokens) for Qwen2.5-VL's three-part positions (its paper, §2.1.3), else (1, tokens)."""
+    if loaded.family != "qwen2.5-vl" or not sizes:
+        return np.arange(len(ids))[None].repeat(3 if loaded.family == "qwen2.5-vl" else 1, 0)
+    merge = loaded.model.config.vision_config.spatial_merge_size
+    out = np.empty((3, len(ids)), dtype=np.int64)
+    at = place = 0  # index into ids, next free position
+    waiting = iter(sizes)
+    pads = ids == loaded.image_token
+    while at < len(ids):
+        if not pads[at]:
+            stop = at + int(np.argmax(pads[at:])) if pads[at:].any() else len(ids)
+            out[:, at:stop] = np.arange(place, place + stop - at)
+            place += stop - at
+            at = stop
+        else:
+            t, h, w = next(waiting)
+            h, w = h // merge, w // merge
+            out[0, at : at + t * h * w] = place + np.repeat(np.arange(t), h * w)
+            out[1, at : at + t * h * w] = place + np.tile(np.repeat(np.arange(h), w), t)
+            out[2, at : at + t * h * w] = place + np.tile(np.arange(w), t * h)
+            at += t * h * w
+            place += max(h, w)
+    return out
+
+
+def tokens_of(loaded: Loaded, size: tuple[int, int, int]) -> int:
+    """How many tokens a picture of this size becomes."""
+    if loaded.family == "qwen2.5-vl":
+        return size[0] * size[1] * size[2] // int(loaded.model.config.vision_config.spatial_merge_size) ** 2
+    return size[0] * int(loaded.model.config.image_seq_length)
+
+
+def library_versions() -> dict[str, str]:
+    """For reports."""
+    return {"transformers": transformers.__version__, "torch": torch.__version__, "python": sys.version.split()[0]}

@@ -1,0 +1,27 @@
+"""A model's name or path → its folder. Try: python -c "from models.locate import locate; print(locate('smollm2-135m'))" """
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from models.errors import ModelError
+
+# What `python -m models fetch` can bring.
+FETCHABLE = ("smollm2-135m",)
+HOME = Path(".cache/models")
+
+
+def locate(name: str, home: Path | None = None) -> Path:
+    """The folder of a fetched model or of a path. Raises ModelError saying what was looked for."""
+    path = Path(name).expanduser()
+    if path.is_dir():
+        return path
+    fetched = (home or HOME) / name
+    if name in FETCHABLE:
+        if fetched.is_dir():
+            return fetched
+        raise ModelError(f"{name} has not been fetched yet", remedy=f"run `python -m models fetch {name}`")
+    raise ModelError(
+        f"no model folder {name!r}",
+        remedy=f"give the path of a local folder, or one of the names {', '.join(FETCHABLE)}; nothing is downloaded",
+    )
