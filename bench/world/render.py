@@ -265,7 +265,7 @@ def _aura(pen: _Pen, f: _Figure, look: Look, scene: Scene, element: str, u: floa
 
 
 def _glyph(pen: _Pen, element: str, x: float, y: float, s: float, edge: bool = False) -> None:
-    """A small mark of an element: flame, crystal, bolt, drop or skull-like block."""
+    """A small mark of an element: flame, crystal, bolt, drop or vial."""
     c = ELEMENT_RGB[element]
     o = shade(c, 0.55) if edge else None
     if element == "fire":
