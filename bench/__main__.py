@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import errno
 import shlex
-import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -149,7 +148,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return COMMANDS[parsed.command].run(parsed)
     except KeyboardInterrupt:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
         print(f"\nstopped; what came back is kept. Go on with: python -m bench {shlex.join(given)}", file=sys.stderr)
         return 130
     except UserError as error:
@@ -164,7 +162,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         return 2
     except Exception as error:
-        if type(error).__module__ != "video.errors" and not any(base.__module__ == "video.errors" for base in type(error).__mro__):
+        if all(base.__module__ != "video.errors" for base in type(error).__mro__):  # a bug; VideoError is not imported for this
             raise
         print(f"error: {error}", file=sys.stderr)
         return 2

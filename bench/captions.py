@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from bench.frames import FrameKey
-from bench.progress import progress
+from models.progress import progress
 from bench.records import digest
 from bench.rows import Row
 from bench.workshop import Workshop

@@ -219,6 +219,8 @@ def validate(options: Mapping[str, Any], where: str | None = None) -> RunConfig:
         faults.append(f"no settings; choose of {', '.join(SETTINGS)}")
     if len(set(settings)) != len(settings):
         faults.append(f"a setting is listed twice: {', '.join(settings)}")
+    if config and config.judge is not None and not config.judge.strip():
+        faults.append("the judge is empty; name a model, or 'exact', or leave it out: then the judged model judges itself")
     if config and config.keyframes not in STRATEGIES:
         faults.append(f"unknown keyframes {config.keyframes!r}{_near(config.keyframes, STRATEGIES)}; one of {', '.join(STRATEGIES)}")
     if faults or config is None:

@@ -15,6 +15,7 @@ from kg.agents import Agents
 from kg.graph import Entity, Graph, Walk
 from kg.search import Query, SearchConfig, SearchResult, View, search
 from models.agents import Call, Episode, ask
+from models.errors import CallFailed
 from models.requests import Picture
 
 
@@ -66,6 +67,25 @@ def life(sample: Sample, setting: Setting, world: World) -> Episode[Prediction]:
     (answer,) = yield from ask([_answer(sample.question, scene, found, setting, world)])
     captions = dict(found.result.captions) if found.result else {}
     return Prediction(answer, scene.perceived, found.result, captions)
+
+
+def decoded(episode: Episode[Prediction], temperature: float, seed: int) -> Episode[Prediction]:
+    """The same episode, its calls sampled at this temperature with this seed; at 0 they stay greedy and as they are."""
+    if not temperature:
+        return (yield from episode)
+    try:
+        calls = next(episode)
+        while True:
+            changed = [replace(call, request=call.request.with_decoding(temperature=temperature, seed=seed)) for call in calls]
+            try:
+                replies = yield changed
+            except CallFailed as error:
+                calls = episode.throw(error)
+            else:
+                calls = episode.send(replies)
+    except StopIteration as end:
+        made: Prediction = end.value
+        return made
 
 
 def _answer(question: str, scene: Scene, found: Found, setting: Setting, world: World) -> Call[str]:

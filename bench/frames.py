@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.config import RunConfig
-from bench.progress import progress
+from models.progress import progress
 from models.requests import Picture
 
 Pictures = tuple[Picture, ...]

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bench.episode import Prediction, Sample, World, life
+from bench.episode import Prediction, Sample, World, decoded, life
 from bench.gold import Gold, gold
-from bench.progress import progress
+from models.progress import progress
 from bench.records import Record, RecordWriter
 from bench.rows import Row
 from bench.settings import Scene
@@ -84,7 +84,8 @@ def predict(
 
 
 def _episode(job: Job, scene: Scene, known: Gold, world: World, dataset: Dataset) -> Episode[Prediction]:
-    return life(Sample(asked(job, dataset), scene, known), job.row.setting, world)
+    config = job.row.config
+    return decoded(life(Sample(asked(job, dataset), scene, known), job.row.setting, world), config.temperature, config.seed)
 
 
 def asked(job: Job, dataset: Dataset) -> str:

@@ -72,9 +72,7 @@ def _faults(rows: Sequence[Row], dataset: Dataset, questions: Sequence[Question]
     for row in rows:
         backends |= row.config.backends
         judge = row.config.judge_backend
-        if row.config.judge == "":
-            yield "the judge is empty — name a model, or 'exact'"
-        elif judge is not None:
+        if judge is not None:
             backends["judge"] = judge
     for role, backend in backends.items():
         yield from (f"{role}: {fault}" for fault in _backend_faults(backend, max(row.config.gpu for row in rows)))

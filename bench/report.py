@@ -199,7 +199,7 @@ def _how(summary: Mapping[str, Any]) -> str:
     lines = [
         ["data", f"{data['name']}, {data['folder']}, {data['digest'][:16]}, {data['warnings']} warnings of python -m kg check"],
         *(
-            [f"model ({role})", f"{one['model']}{' at ' + one['endpoint'] if one['endpoint'] else ''}, {one['digest'][:16]}"]
+            [f"model ({role})", f"{one['model']}{' at ' + one['endpoint'] if one['endpoint'] else ''}, {one['digest'].rpartition(':')[2][:16]}"]
             for role, one in summary["models"].items()
         ),
         *([f"prompts ({name})", digest[:16]] for name, digest in summary["prompts"].items()),

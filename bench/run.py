@@ -20,7 +20,7 @@ from bench.folder import RunFolder, find_or_make
 from bench.frames import FrameKey
 from bench.predict import Job, jobs, pending, predict
 from bench.preflight import check, check_engines, chosen
-from bench.progress import console
+from models.progress import console
 from bench.records import RecordWriter, digest
 from bench.report import markdown, terminal
 from bench.rows import Row

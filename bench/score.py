@@ -15,7 +15,7 @@ from typing import Any
 
 from bench.folder import RunFolder, slug
 from bench.metrics import exact
-from bench.progress import progress
+from models.progress import progress
 from bench.records import Record, Score, digest
 from kg.agents import Agents
 from kg.graph import Graph

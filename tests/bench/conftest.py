@@ -179,8 +179,10 @@ class Oracle:
         return "; ".join(dict.fromkeys(route[len(walk)] for route in routes)) or "None"
 
     def validator(self, question: str, caption: str, memory: str, info: str) -> str:
+        """Sufficient at the end of a route, and not where a longer one goes on."""
         walk = tuple(memory.split(">"))
-        return "Yes" if any(walk in q.routes for q in self._asked(question, caption)) else "No"
+        routes = [route for q in self._asked(question, caption) for route in q.routes]
+        return "Yes" if walk in routes and not any(r[: len(walk)] == walk and len(r) > len(walk) for r in routes) else "No"
 
     def validator_online(self, question: str, caption: str, memory: str) -> str:
         return f"{self.validator(question, caption, memory, '')}; seen at {memory}"

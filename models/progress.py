@@ -1,6 +1,6 @@
 """Progress on standard error: a bar with rate and time left at a terminal, nothing elsewhere.
 
-The only file that draws bars. Try: python -c "from bench.progress import bar; [None for _ in bar('demo', range(3))]"
+The only file that draws bars. Try: python -c "from models.progress import bar; [None for _ in bar('demo', range(3))]"
 """
 
 from __future__ import annotations
