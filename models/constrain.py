@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-import regex
+import regex  # type: ignore[import-untyped]
 import torch
 
 from models.errors import CallFailed

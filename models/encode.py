@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 
 from models.errors import CallFailed
-from models.hf import Loaded, tokens_of
+from models.hf import Loaded, Size, tokens_of
 from models.requests import Request
-
-Size = tuple[int, int, int]
 
 
 @dataclass(frozen=True)

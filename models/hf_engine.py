@@ -17,11 +17,12 @@ import torch
 from models.checkpoint import inspect
 from models.constrain import greedy, matching, one_of, sampler
 from models.decode import Row, decode
-from models.encode import Encoded, Size, encode, word_ids
+from models.encode import Encoded, encode, word_ids
 from models.engines import Workload
 from models.errors import CallFailed, ModelError
-from models.hf import Loaded, features, load, positions, preprocess
+from models.hf import Loaded, Size, features, load, positions, size_of
 from models.pictures import open_rgb
+from models.pictures import size_of as shown_size
 from models.repetition import loop_in
 from models.requests import Completion, Picture, Request
 
@@ -118,10 +119,13 @@ class TransformersEngine:
     def _run(
         self, group: list[int], requests: Sequence[Request], encoded: dict[int, Encoded], begun: float
     ) -> Iterator[tuple[int, Completion | CallFailed]]:
-        shown = self._see([picture for i in group for picture in requests[i].pictures])
+        shown, unseen = self._see([picture for i in group for picture in requests[i].pictures])
         rows = []
         for i in group:
             try:
+                for picture in requests[i].pictures:
+                    if picture.digest in unseen:
+                        raise unseen[picture.digest]
                 rows.append(self._row(i, requests[i], encoded[i], shown))
             except CallFailed as error:
                 yield i, error
@@ -154,7 +158,7 @@ class TransformersEngine:
 
     def _chooser(self, request: Request) -> Callable[[list[int], torch.Tensor], int] | None:
         d = request.decoding
-        pick = greedy
+        pick: Callable[[torch.Tensor], int] = greedy
         if d.temperature > 0:
             # Without a seed the call's own content is one: the same call gives the same reply, alone or in a batch.
             seed = d.seed if d.seed is not None else int(request.key(self.digest)[:15], 16)
@@ -179,35 +183,29 @@ class TransformersEngine:
         )
 
     def _look(self, requests: Sequence[Request]) -> tuple[list[int], dict[int, CallFailed]]:
-        """Which requests have pictures that can be read; their sizes and tokens end up in the caches."""
+        """Which requests' pictures have a readable header; their sizes end up in the cache."""
         bad: dict[int, CallFailed] = {}
-        faulty: dict[str, CallFailed] = {}
-        wanted: dict[str, Picture] = {}
-        for request in requests:
-            for picture in request.pictures:
-                if picture.digest not in self._sizes:
-                    wanted.setdefault(picture.digest, picture)
-        if self.loaded.family != "text":
-            for picture in wanted.values():
-                try:
-                    self._sizes[picture.digest] = preprocess(self.loaded, [open_rgb(picture)])[0][1]
-                except CallFailed as error:
-                    faulty[picture.digest] = error
-                except ValueError as error:
-                    faulty[picture.digest] = CallFailed("bad-image", f"{picture.path}: {error}")
         for i, request in enumerate(requests):
             if request.pictures and self.loaded.family == "text":
                 bad[i] = CallFailed("no-pictures", f"{self.name} reads text only")
                 continue
             for picture in request.pictures:
-                if picture.digest in faulty:
-                    bad[i] = faulty[picture.digest]
+                if picture.digest in self._sizes:
+                    continue
+                try:
+                    self._sizes[picture.digest] = size_of(self.loaded, *shown_size(picture))
+                except CallFailed as error:
+                    bad[i] = error
+                    break
+                except ValueError as error:
+                    bad[i] = CallFailed("bad-image", f"{picture.path}: {error}")
                     break
         return [i for i in range(len(requests)) if i not in bad], bad
 
-    def _see(self, pictures: Sequence[Picture]) -> dict[str, torch.Tensor]:
-        """The pictures' tokens, from the cache or the vision tower."""
+    def _see(self, pictures: Sequence[Picture]) -> tuple[dict[str, torch.Tensor], dict[str, CallFailed]]:
+        """The pictures' tokens, from the cache or the vision tower; and those that cannot be decoded."""
         shown: dict[str, torch.Tensor] = {}
+        unseen: dict[str, CallFailed] = {}
         fresh: dict[str, Picture] = {}
         for picture in pictures:
             if picture.digest in self._features:
@@ -216,14 +214,20 @@ class TransformersEngine:
             else:
                 fresh.setdefault(picture.digest, picture)
         todo = list(fresh.values())
-        with torch.inference_mode():
-            for at in range(0, len(todo), _PICTURES_AT_ONCE):
-                part = todo[at : at + _PICTURES_AT_ONCE]
-                inputs = preprocess(self.loaded, [open_rgb(picture) for picture in part])
-                for picture, tokens in zip(part, features(self.loaded, inputs), strict=True):
-                    shown[picture.digest] = tokens
-                    self._keep(picture.digest, tokens)
-        return shown
+        for at in range(0, len(todo), _PICTURES_AT_ONCE):
+            part, images = [], []
+            for picture in todo[at : at + _PICTURES_AT_ONCE]:
+                try:
+                    images.append(open_rgb(picture))
+                    part.append(picture)
+                except CallFailed as error:
+                    unseen[picture.digest] = error
+            if images:
+                with torch.inference_mode():
+                    for picture, tokens in zip(part, features(self.loaded, images), strict=True):
+                        shown[picture.digest] = tokens
+                        self._keep(picture.digest, tokens)
+        return shown, unseen
 
     def _keep(self, digest: str, tokens: torch.Tensor) -> None:
         self._features[digest] = tokens = tokens.clone()  # a view would keep the whole pass alive

@@ -21,7 +21,5 @@ def locate(name: str, home: Path | None = None) -> Path:
         if fetched.is_dir():
             return fetched
         raise ModelError(f"{name} has not been fetched yet", remedy=f"run `python -m models fetch {name}`")
-    raise ModelError(
-        f"no model folder {name!r}",
-        remedy=f"give the path of a local folder, or one of the names {', '.join(FETCHABLE)}; nothing is downloaded",
-    )
+    remedy = f"give the path of a local folder, or one of the names {', '.join(FETCHABLE)}; nothing is downloaded"
+    raise ModelError(f"no model folder {name!r}", remedy=remedy)
