@@ -141,7 +141,7 @@ def prepare(
     gpus: int = 1,
     device: str = "cuda",
     gpu_memory: float | None = None,
-    context: int = 8192,
+    context: int | None = None,
     tensor_parallel: int | None = None,
     utilisation: float = UTILISATION,
     replicas: int = 1,
@@ -154,19 +154,22 @@ def prepare(
     """Shape, plan and misfits of a server that is not started yet.
 
     `gpu_memory` (GiB) stands in for NVML; `replicas` counts servers on a CPU (`device="cpu"`), where there is no GPU to count.
+    `context` defaults to 8,192 tokens, or the model's own where that is less.
     Raises ModelError when config.json or the plan is beyond use (naming the weights' faults too).
     """
     if device not in ("cuda", "cpu"):
         raise ConfigError(f"device {device!r}", remedy="cuda or cpu")
     options = options or ServeOptions(folder.name)
     shape, weights = read_shape(folder)
+    context = context or min(8192, shape.context)
+    need = Need(max(1, min(context, shape.context)))  # a context beyond the model's is one of the misfits
     misfits = preflight.check(folder, shape, weights, options, context, work=work, vllm=vllm, log_folder=log_folder, port=port)
     try:
         if device == "cpu":
-            chosen = plan_cpu(shape, Need(context), replicas=replicas)
+            chosen = plan_cpu(shape, need, replicas=replicas)
         else:
             memory = [gpu.memory for gpu in nvml.gpus()] if gpu_memory is None else [int(gpu_memory * GIB)] * max(8, gpus)
-            chosen = plan(shape, gpus, memory, Need(context), tensor_parallel=tensor_parallel, utilisation=utilisation)
+            chosen = plan(shape, gpus, memory, need, tensor_parallel=tensor_parallel, utilisation=utilisation)
     except ModelError as error:
         preflight.require([*misfits, preflight.Misfit(error.what, error.remedy or "see docs/vllm.md")], str(folder))
         raise
@@ -186,8 +189,9 @@ def serve(
     gpus: int = 1,
     device: str = "cuda",
     gpu_memory: float | None = None,
-    context: int = 8192,
+    context: int | None = None,
     tensor_parallel: int | None = None,
+    utilisation: float = UTILISATION,
     replicas: int = 1,
     work: Workload | None = None,
 ) -> Fleet:
@@ -203,6 +207,7 @@ def serve(
         gpu_memory=gpu_memory,
         context=context,
         tensor_parallel=tensor_parallel,
+        utilisation=utilisation,
         replicas=replicas,
         work=work,
         options=options,

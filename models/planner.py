@@ -167,7 +167,7 @@ def plan_cpu(shape: Shape, need: Need, *, replicas: int = 1, cache_gib: int = 1)
     if replicas < 1 or cache_gib < 1:
         raise ModelError(f"{replicas} replicas with {cache_gib} GiB of cache", remedy="both are at least 1")
     tokens = cache_gib * GIB // shape.kv_bytes_per_token()
-    why = f"{replicas} on the CPU, a cache of {cache_gib} GiB each ({tokens:,} tokens)"
+    why = f"{replicas} server{'s' * (replicas > 1)} on the CPU, a cache of {cache_gib} GiB each ({tokens:,} tokens)"
     return Plan("cpu", 1, ((),) * replicas, (), need.context, shape.weight_bytes, cache_gib * GIB, tokens, why)
 
 

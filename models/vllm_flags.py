@@ -109,7 +109,7 @@ def picture_budget(shape: Shape, options: ServeOptions) -> dict[str, int]:
 
 def arguments(shape: Shape, plan: Plan, options: ServeOptions, port: int) -> list[str]:
     """Everything after ``vllm serve FOLDER``."""
-    taken = {_key(word) for word in options.extra if word.startswith("--")}
+    taken = {_key(word) for word in options.extra if word.startswith("-")}
     words: list[str] = []
     for flag, value, _ in table(shape, plan, options, port):
         if _key(flag) not in taken:
