@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from bench.frames import FrameKey
-from models.progress import progress
 from bench.records import digest
 from bench.rows import Row
 from bench.workshop import Workshop
@@ -18,6 +17,7 @@ from kg.captions import caption, captioned, key_of, read_captions, write_caption
 from models.agents import Episode
 from models.drivers import Outcome, run
 from models.journal import Journal
+from models.progress import progress
 
 
 def offline_captions(rows: Sequence[Row], workshop: Workshop, journal: Journal) -> tuple[dict[str, Mapping[int, str]], list[str]]:

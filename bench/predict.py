@@ -12,7 +12,6 @@ from typing import Any
 
 from bench.episode import Prediction, Sample, World, decoded, life
 from bench.gold import Gold, gold
-from models.progress import progress
 from bench.records import Record, RecordWriter
 from bench.rows import Row
 from bench.settings import Scene
@@ -23,6 +22,7 @@ from models.agents import Episode
 from models.drivers import Outcome, run
 from models.engines import Engine
 from models.journal import Journal
+from models.progress import progress
 
 
 @dataclass(frozen=True, slots=True)

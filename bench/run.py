@@ -20,7 +20,6 @@ from bench.folder import RunFolder, find_or_make
 from bench.frames import FrameKey
 from bench.predict import Job, jobs, pending, predict
 from bench.preflight import check, check_engines, chosen
-from models.progress import console
 from bench.records import RecordWriter, digest
 from bench.report import markdown, terminal
 from bench.rows import Row
@@ -31,6 +30,7 @@ from bench.workshop import OpenEngine, Workshop, open_engine
 from kg.dataset import Dataset, Question
 from models.engines import Engine
 from models.journal import Journal
+from models.progress import console
 
 CACHE = Path(".cache")
 PLACES = ("data", "captions", "model", "endpoint", "roles")  # named by their digests instead

@@ -15,7 +15,6 @@ from typing import Any
 
 from bench.folder import RunFolder, slug
 from bench.metrics import exact
-from models.progress import progress
 from bench.records import Record, Score, digest
 from kg.agents import Agents
 from kg.graph import Graph
@@ -24,6 +23,7 @@ from models.agents import Call, Episode, ask
 from models.drivers import Outcome, run
 from models.engines import Engine
 from models.journal import Journal
+from models.progress import progress
 
 
 @dataclass(frozen=True)
