@@ -61,7 +61,7 @@ def _load(path: Path) -> int:
     start = time.perf_counter()
     graph = open_compiled(path).graph
     loaded = time.perf_counter() - start
-    chance, n = random.Random(8), 20_000
+    chance, n = random.Random(8), min(len(graph), 20_000)
     start = time.perf_counter()
     degrees = sum(len(graph.neighbours(chance.randrange(len(graph.roots) * 100))) for _ in range(n))
     walked = (time.perf_counter() - start) / n * 1e6

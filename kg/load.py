@@ -58,9 +58,11 @@ def layout_of(folder: Path) -> str:
     """The name of the folder's layout. Raises: DataError."""
     if not folder.is_dir():
         raise DataError("is not a folder" if folder.exists() else "is not there", where=str(folder), remedy="give a data set's folder")
-    for name, module in _LAYOUTS.items():
-        if module.fits(folder):
-            return name
+    fits = [name for name, module in _LAYOUTS.items() if module.fits(folder)]
+    if len(fits) > 1:
+        raise DataError("holds both mmkg/ and entities.csv|jsonl", where=str(folder), remedy="keep one layout to a folder")
+    if fits:
+        return fits[0]
     remedy = "it needs mmkg/<Root>/Node.xlsx and Relations.xlsx, or entities.csv|jsonl, relations.csv|jsonl and dataset.toml (docs/data.md)"
     raise DataError("holds no data set in a known layout", where=str(folder), remedy=remedy)
 

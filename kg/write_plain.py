@@ -18,6 +18,7 @@ from kg.write_card import write_card
 from models.errors import DataError
 
 Format = Literal["csv", "jsonl"]
+MEDIA = "media"
 Value = str | int | list[str] | list[list[str]]
 
 
@@ -29,7 +30,7 @@ class _Writer:
     def sheet(self, name: str, columns: Sequence[str], rows: Iterable[dict[str, Value]]) -> None:
         with (self.out / f"{name}.{self.format}").open("w", encoding="utf-8", newline="") as f:
             if self.format == "jsonl":
-                f.writelines(json.dumps({k: v for k, v in row.items() if v != ""}, ensure_ascii=False) + "\n" for row in rows)
+                f.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
                 return
             writer = csv.DictWriter(f, columns, quoting=csv.QUOTE_ALL, lineterminator="\n")
             writer.writeheader()
@@ -49,7 +50,7 @@ class _Writer:
 
 
 def write_plain(dataset: Dataset, card: CardFile, out: Path, format: Format) -> None:
-    """dataset.toml, entities, relations, questions, and every picture and clip under its old relative path.
+    """dataset.toml, entities, relations, questions, and every picture and clip under media/ and its old relative path.
 
     Raises:
         DataError: a name or path holds a character that separates lists in .csv. OSError: the disk refuses.
@@ -64,7 +65,7 @@ def write_plain(dataset: Dataset, card: CardFile, out: Path, format: Format) -> 
     def relative(paths: Iterable[Path | None]) -> list[str]:
         there = [p for p in paths if p is not None]
         media.update(there)
-        return [p.relative_to(dataset.folder).as_posix() for p in there]
+        return [_place(p, dataset.folder) for p in there]
 
     def entities() -> Iterable[dict[str, Value]]:
         for index in range(len(graph)):
@@ -89,9 +90,14 @@ def write_plain(dataset: Dataset, card: CardFile, out: Path, format: Format) -> 
     writer.sheet("relations", RELATION, relations())
     writer.sheet("questions", QUESTION, questions())
     for path in sorted(media):
-        target = out / path.relative_to(dataset.folder)
+        target = out / _place(path, dataset.folder)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(path, target)
+
+
+def _place(path: Path, folder: Path) -> str:
+    old = path.relative_to(folder)
+    return (old if old.parts[0] == MEDIA else Path(MEDIA) / old).as_posix()
 
 
 def _ids(graph: ArrayGraph) -> list[str]:
