@@ -8,11 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from kg.load_mh import NODE_HEADER, QUESTION_HEADER, RELATION_HEADER
 from kg.write_xlsx import write_sheet
 
 Rows = list[Sequence[Any]]
+
+# No test may fail because the machine is busy.
+settings.register_profile("unhurried", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("unhurried")
 
 
 @dataclass

@@ -81,7 +81,7 @@ def files(draw: st.DrawFn) -> dict[str, str]:
     return {"dataset.toml": card, **{f"{k}.jsonl": "".join(json.dumps(row) + "\n" for row in rows) for k, rows in sheets.items()}}
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(files())
 def test_plain_to_mh_and_back_loses_nothing(written: dict[str, str]) -> None:
     with tempfile.TemporaryDirectory() as name:
