@@ -234,7 +234,7 @@ def test_start_checks_name_the_url_and_the_remedy(server):
     with pytest.raises(ModelError, match=r"cannot be reached.*start the server") as error:
         OpenAIServer([down], "tiny").check(Workload())
     assert down in str(error.value)
-    with pytest.raises(ModelError, match="does not serve 'huge'.*it serves: tiny"):
+    with pytest.raises(ModelError, match=r"does not serve 'huge'.*it serves: tiny"):
         OpenAIServer([server.url], "huge").check(Workload())
     with pytest.raises(ModelError, match="do not fit"):
         OpenAIServer([server.url], "tiny").check(Workload(max_tokens=5000))
