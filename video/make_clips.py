@@ -93,7 +93,7 @@ def pictures(recipe: Recipe) -> Iterator[tuple[Bytes, Bytes, Bytes]]:
         tint, (dx, dy) = rng.integers(64, 192, 2), rng.integers(-3, 4, 2)
         planes = [np.full((-(-recipe.height // divide), -(-recipe.width // divide)), value, np.uint8) for value in tint]
         for number in range(begin, end):
-            right, down = (dx * (number - begin)) % recipe.width, (dy * (number - begin)) % recipe.height
+            right, down = _swing(int(dx) * (number - begin), recipe.width), _swing(int(dy) * (number - begin), recipe.height)
             luma = texture[down : down + recipe.height, right : right + recipe.width].copy()
             if recipe.grain:  # fresh in every frame, so that the encoder has something to do and the decoder too
                 left, top = rng.integers(0, recipe.width), rng.integers(0, recipe.height)
@@ -146,6 +146,11 @@ def sound_recipes(width: int, height: int, frames: int, preset: str = "veryfast"
         Recipe("hevc_closed.mp4", codec="libx265", **common),
         Recipe("hevc_10bit.mp4", codec="libx265", open_gop=True, depth=10, **common),
     )
+
+
+def _swing(way: int, length: int) -> int:
+    """There and back between 0 and ``length``: a texture that turns around never jumps, so a shot holds no hidden cut."""
+    return length - abs(way % (2 * length) - length)
 
 
 def _encoder_options(recipe: Recipe) -> dict[str, str]:

@@ -142,6 +142,22 @@ def reference_frames(path: Path, index: ClipIndex, beat: Beat = lambda: None) ->
             yield from _fed(context, packet)[0]
 
 
+def groups_only(path: Path, index: ClipIndex, targets: Sequence[int]) -> int:
+    """The benchmark's floor: decode the groups that hold ``targets``, non-reference pictures skipped, and keep nothing.
+
+    Returns the number of pictures decoded.
+    """
+    count = 0
+    with _opened(path) as (container, stream):
+        stream.codec_context.skip_frame = "NONREF"
+        for span in index.spans(targets):
+            packets = _at_key(container, stream, index, span.first) or iter(())
+            for packet in [*islice(packets, span.last - span.first + 1), None]:
+                count += len(_fed(stream.codec_context, packet)[0])
+            stream.codec_context.flush_buffers()
+    return count
+
+
 def picture(frame: Any, fit: Fit) -> Pixels:
     """One frame scaled, turned and in RGB: (height, width, 3) uint8. The full-size RGB picture never exists."""
     source = frame.colorspace

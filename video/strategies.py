@@ -94,8 +94,9 @@ def strongest(index: ClipIndex, cuts: Sequence[tuple[int, float]], most: int) ->
     """The ``most`` strongest of (pts, strength) as ascending pts; of several within ``SHORTEST`` seconds only the strongest."""
     room = SHORTEST * index.time_base[1] / index.time_base[0]
     kept: list[int] = []
+    ends = (index.frames[0], index.frames[-1])  # an encoder settling in after its first picture is no cut
     for pts, _ in sorted(cuts, key=lambda cut: -cut[1]):
-        if len(kept) < most and all(abs(pts - other) >= room for other in kept):
+        if len(kept) < most and all(abs(pts - other) >= room for other in (*kept, *ends)):
             kept.append(pts)
     return tuple(sorted(kept))
 

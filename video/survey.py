@@ -19,29 +19,30 @@ from video.index import ClipIndex
 from video.strategies import by_change
 
 CHANGE = 3.0  # a difference this many times the usual one starts a shot …
-LEAST = 4.0  # … when it is at least this many grey levels
+LEAST = 3.0  # … when it is at least this many grey levels
 SETTLED = 2  # reference pictures after a cut until one is kept: past a blend, still within a short shot
 GRID = 24  # pictures kept at regular steps
 AFTER = 24  # pictures kept after changes, the strongest
-SAMPLES = (54, 96)  # rows, columns of the luma grid that is compared
+SAMPLES = (54, 96)  # rows, columns of the luma samples …
+BLOCK = 6  # … and the side of the blocks whose means are compared: motion within a block changes its mean little
 
 
 class ChangeMeter:
     """Tells cuts from ordinary motion as pictures pass by: the mean luma difference against its recent median."""
 
     def __init__(self) -> None:
-        self._last: npt.NDArray[np.int16] | None = None
+        self._last: npt.NDArray[np.float32] | None = None
         self._recent: deque[float] = deque(maxlen=24)
 
-    def difference(self, luma: npt.NDArray[np.int16]) -> float:
-        """Strength of a cut before this picture, in grey levels; 0 for none. ``luma``: rows × columns, 0 to 255."""
+    def difference(self, luma: npt.NDArray[np.float32]) -> float:
+        """Strength of a cut before this picture, in usual changes; 0 for none. ``luma``: rows × columns, 0 to 255."""
         last, self._last = self._last, luma
         if last is None:
             return 0.0
         change = float(np.abs(luma - last).mean())
         usual = float(np.median(self._recent)) if len(self._recent) >= 3 else 0.0
         if len(self._recent) >= 3 and change > max(CHANGE * usual, LEAST):
-            return change
+            return change / max(usual, 1.0)
         self._recent.append(change)
         return 0.0
 
@@ -90,11 +91,15 @@ def survey(path: Path, index: ClipIndex, count: int, fit: Fit, emit: Emit, beat:
     return chosen, outcome
 
 
-def _luma(frame: Any) -> npt.NDArray[np.int16]:
-    """A grid of single luma samples, ``SAMPLES`` large or smaller, as 0 to 255: no scaling pass over the whole picture."""
+def _luma(frame: Any) -> npt.NDArray[np.float32]:
+    """Block means of a grid of single luma samples, as 0 to 255: no scaling pass over the whole picture, little said of small motion."""
     plane = frame.planes[0]
     deep = frame.format.components[0].bits > 8
     rows = np.frombuffer(plane, np.uint16 if deep else np.uint8).reshape(plane.height, -1)[:, : plane.width]
     high, wide = max(1, plane.height // SAMPLES[0]), max(1, plane.width // SAMPLES[1])
-    grid = rows[high // 2 :: high, wide // 2 :: wide]
-    return (grid >> (frame.format.components[0].bits - 8) if deep else grid).astype(np.int16)
+    grid = rows[high // 2 :: high, wide // 2 :: wide].astype(np.float32)
+    if deep:
+        grid /= 2 ** (frame.format.components[0].bits - 8)
+    side = max(1, min(BLOCK, *grid.shape))
+    down, across = grid.shape[0] // side, grid.shape[1] // side
+    return grid[: down * side, : across * side].reshape(down, side, across, side).mean(axis=(1, 3), dtype=np.float32)
