@@ -50,18 +50,16 @@ def check(rows: Sequence[Row], dataset: Dataset, questions: Sequence[Question]) 
 
 
 def _faults(rows: Sequence[Row], dataset: Dataset, questions: Sequence[Question]) -> Iterable[str]:
-    blind = sorted({row.setting.name for row in rows if row.setting.needs_query_media})
+    blind = _names(row for row in rows if row.setting.needs_query_media)
     if blind and not any(q.has_media for q in questions):
         yield (
             f"settings {', '.join(blind)} need pictures or clips of the questions, and {dataset.folder} has none of them — "
             f"leave them out: --settings {_sighted(rows) or 'vanilla+,knowledgeable,perceptive'}"
         )
-    blind = sorted(
-        {r.setting.name for r in rows if r.setting.needs_node_media or (r.setting.needs_offline_captions and not r.config.captions)}
-    )
+    blind = _names(r for r in rows if r.setting.needs_node_media or (r.setting.needs_offline_captions and not r.config.captions))
     if blind and not captioned(dataset):
         yield f"settings {', '.join(blind)} need pictures or clips of the graph, and {dataset.folder} has none of them — leave them out"
-    untold = sorted({row.setting.name for row in rows if "human" in row.setting.query_sees})
+    untold = _names(row for row in rows if "human" in row.setting.query_sees)
     if untold and not any(q.perception for q in questions) and any(q.has_media for q in questions):
         yield f"settings {', '.join(untold)} need human descriptions of the questions, and no question has one — leave them out"
     for config in {row.config.prompt_set: row.config for row in rows}.values():
@@ -78,8 +76,12 @@ def _faults(rows: Sequence[Row], dataset: Dataset, questions: Sequence[Question]
         yield from (f"{role}: {fault}" for fault in _backend_faults(backend, max(row.config.gpu for row in rows)))
 
 
+def _names(rows: Iterable[Row]) -> list[str]:
+    return list(dict.fromkeys(row.setting.name for row in rows))
+
+
 def _sighted(rows: Sequence[Row]) -> str:
-    return ",".join(dict.fromkeys(r.setting.name for r in rows if not (r.setting.needs_query_media or r.setting.needs_node_media)))
+    return ",".join(_names(r for r in rows if not (r.setting.needs_query_media or r.setting.needs_node_media)))
 
 
 def _said(action: object) -> Iterable[str]:
@@ -125,5 +127,7 @@ def check_engines(rows: Sequence[Row], engines: Mapping[str, Engine], agents: Se
 
 
 async def _probe(engine: ServerEngine) -> None:
-    await engine.open()
-    await engine.close()
+    try:
+        await engine.open()
+    finally:
+        await engine.close()

@@ -194,14 +194,15 @@ def _published(summary: Mapping[str, Any]) -> str:
     return grid(["published", *paper["columns"]], lines)
 
 
+def _model(one: Mapping[str, Any]) -> str:
+    return f"{one['model']} at {one['endpoint']}" if one["endpoint"] else f"{one['model']}, {one['digest'].rpartition(':')[2][:16]}"
+
+
 def _how(summary: Mapping[str, Any]) -> str:
     data, options = summary["data"], summary["options"]
     lines = [
         ["data", f"{data['name']}, {data['folder']}, {data['digest'][:16]}, {data['warnings']} warnings of python -m kg check"],
-        *(
-            [f"model ({role})", f"{one['model']}{' at ' + one['endpoint'] if one['endpoint'] else ''}, {one['digest'].rpartition(':')[2][:16]}"]
-            for role, one in summary["models"].items()
-        ),
+        *([f"model ({role})", _model(one)] for role, one in summary["models"].items()),
         *([f"prompts ({name})", digest[:16]] for name, digest in summary["prompts"].items()),
         ["judge", f"{summary['judge']['label']}, {summary['judge']['digest'][:16]}" if summary["judge"] else NONE],
         [

@@ -167,7 +167,7 @@ class Oracle:
         return str(getattr(self, agent)(*(re.sub(r"\([^()]*\)", "", f) if agent in ("expander", "validator") else f for f in fields)))
 
     def _asked(self, question: str, caption: str) -> list[Question]:
-        wording = [q for q in self.questions if q.asked(self.subject) == question]
+        wording = [q for q in self.questions if question in (q.asked(self.subject), q.asked(self.subject, extra=False))]
         return [q for q in wording if re.sub(r"\([^()]*\)", "", q.perception).strip() == caption.strip()] or wording
 
     def topic(self, question: str, options: str) -> str:
@@ -209,6 +209,12 @@ class Oracle:
 @pytest.fixture
 def pond(tmp_path: Path) -> Path:
     return write_pond(tmp_path / "pond")
+
+
+@pytest.fixture
+def blind(tmp_path: Path) -> Path:
+    """The same data set without a picture."""
+    return write_pond(tmp_path / "blind", media=False)
 
 
 @pytest.fixture
