@@ -81,7 +81,12 @@ class Dispatcher:
             self._busy[id(engine)] = self._busy.get(id(engine), 0) + 1
             task = asyncio.get_running_loop().create_task(self._fly(engine, flight))
             self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # looked at, so that asyncio does not report a Ctrl-C that ends the run anyway
 
     async def _fly(self, engine: ServerEngine, flight: Flight) -> None:
         flight.started, begun = time.time(), time.perf_counter()

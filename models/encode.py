@@ -45,6 +45,8 @@ def render(loaded: Loaded, request: Request) -> str:
 
 def encode(loaded: Loaded, requests: Sequence[Request], sizes: dict[str, Size]) -> list[Encoded | CallFailed]:
     """All requests at once (the tokenizer works in batches). `sizes`: picture digest → size, for every usable picture."""
+    if not requests:
+        return []
     texts: list[str] = []
     failed: dict[int, CallFailed] = {}
     for i, request in enumerate(requests):

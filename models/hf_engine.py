@@ -131,11 +131,12 @@ class TransformersEngine:
                 yield i, error
         if not rows:
             return
+        done: set[int] = set()
         try:
             for row in decode(self.loaded, rows, lambda out: len(out) >= 64 and bool(loop_in(out))):
+                done.add(row.index)
                 yield row.index, self._reply(row, requests[row.index], time.perf_counter() - begun)
-        except CallFailed as error:  # a pattern that no token continues: it ends one row, the others are asked again without it
-            done = {row.index for row in rows if row.stopped}
+        except CallFailed as error:  # no token continues a pattern: that ends one row; the others are asked again, one by one
             if len(rows) == 1:
                 yield rows[0].index, error
                 return
