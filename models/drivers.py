@@ -228,6 +228,9 @@ class _Driver(Generic[T]):
                 self._step(sample, None, CallFailed(reply.reason, reply.detail))
                 return
             assert reply is not None
+            if call.whole and reply.finish != "stop":
+                self._step(sample, None, CallFailed("cut", f"the {call.stage}'s reply did not end: {reply.text[:80]!r}"))
+                return
             try:
                 values.append(call.parse(reply.text))
             except Exception as error:
