@@ -325,10 +325,10 @@ def test_memory_does_not_grow_with_the_samples(tmp_path):
     tracemalloc.start()
     try:
         left(150, "warm")
-        small, large = left(150, "small"), left(1500, "large")
+        small, large = left(150, "small"), left(600, "large")
     finally:
         tracemalloc.stop()
-    assert large - small <= 1350 * 200, (small, large)  # an id is a string and a place in a set; a request alone is above 600 bytes
+    assert large - small <= 450 * 200, (small, large)  # an id is a string and a place in a set; a request alone is above 600 bytes
 
 
 class NoList(list):
