@@ -145,8 +145,21 @@ class Collection:
         depth = max(DEPTH, k)
         out = []
         for query, dense in zip(queries, self.dense(queries, depth), strict=True):
-            lists = [[chunk for chunk, _ in hits] for hits in (self.bm25(query, depth), dense)]
-            out.append(self._one_each(fuse(lists), k))
+            lists = [self._best_chunks(hits) for hits in (self.bm25(query, depth), dense)]
+            best = {document: chunk for found in reversed(lists) for document, chunk in found.items()}
+            fused = fuse([list(found) for found in lists])[:k]
+            out.append([self.passage(best[document], score) for document, score in fused])
+        return out
+
+    def _best_chunks(self, hits: Sequence[tuple[int, float]]) -> dict[int, int]:
+        """document → its best chunk, in the order of the hits."""
+        marks = ",".join("?" * len(hits))
+        sql = f"SELECT rowid, document FROM chunks WHERE rowid IN ({marks})"
+        owners = dict(self.db.execute(sql, [chunk for chunk, _ in hits]).fetchall())
+        out: dict[int, int] = {}
+        for chunk, _ in hits:
+            if chunk in owners:
+                out.setdefault(owners[chunk], chunk)
         return out
 
     def similar(self, pictures: Sequence[Image.Image], k: int) -> list[list[Passage]]:
@@ -154,15 +167,6 @@ class Collection:
         if not pictures or self._image is None or not self.card.pictures:
             return [[] for _ in pictures]
         return [self._of_pictures(hits, k) for hits in self.picture_vectors.search(self._image.encode(list(pictures)), 4 * k)]
-
-    def _one_each(self, ranked: Sequence[tuple[int, float]], k: int) -> list[Passage]:
-        out: dict[str, Passage] = {}
-        for chunk, score in ranked:
-            if len(out) >= k:
-                break
-            passage = self.passage(chunk, score)
-            out.setdefault(passage.document, passage)
-        return list(out.values())
 
     def _of_pictures(self, hits: Sequence[tuple[int, float]], k: int) -> list[Passage]:
         out: dict[int, float] = {}

@@ -158,3 +158,32 @@ def _folder(name: str, known: Mapping[str, object]) -> Path:
 def batches(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
     for at in range(0, len(items), size):
         yield items[at : at + size]
+
+
+class CrossEncoderModel:
+    """sentence-transformers' CrossEncoder over a local folder: for NLI filtering of training pairs, and to be measured against."""
+
+    def __init__(self, folder: Path, max_tokens: int = 256) -> None:
+        os.environ.setdefault("HF_HUB_OFFLINE", "1")
+        with contextlib.redirect_stderr(io.StringIO()):
+            from sentence_transformers import CrossEncoder
+
+            self.model: Any = CrossEncoder(str(folder), local_files_only=True, max_length=max_tokens, device="cpu")
+
+    def predict(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        made = self.model.predict([list(pair) for pair in pairs], show_progress_bar=False)
+        return [float(value) for value in np.asarray(made).reshape(len(pairs), -1)[:, 0]]
+
+    def entailment(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        """P(entailment), 0 to 1, of (query, text): does the text entail what the query says. Raises ModelError without such a label."""
+        labels = {str(name).casefold(): int(i) for i, name in getattr(self.model.model.config, "id2label", {}).items()}
+        if "entailment" not in labels:
+            raise ModelError(f"has the labels {', '.join(labels)}", remedy="give a natural language inference model")
+        made = np.asarray(self.model.predict([[text, query] for query, text in pairs], apply_softmax=True, show_progress_bar=False))
+        return [float(row[labels["entailment"]]) for row in made]
+
+
+def cross_encoder(folder: Path, max_tokens: int = 256) -> CrossEncoderModel:
+    if not (folder / "config.json").exists():
+        raise ModelError("holds no config.json", where=str(folder), remedy="give a local cross-encoder folder")
+    return CrossEncoderModel(folder, max_tokens)

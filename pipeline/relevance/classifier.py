@@ -1,0 +1,147 @@
+"""P(relevant) for (query, passage) pairs: batched by length, a token budget a batch, bf16 where the processor multiplies it fast.
+
+Takes query and passage apart, as they are: a classifier is not a chat model. Knows no index.
+Try: python -m pipeline relevance score "how do wings stall" "stall of swept wings" "cake recipes"
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from tokenizers import Tokenizer
+
+from models.errors import ModelError
+from pipeline.encoders import digest_of, minilm_folder
+from pipeline.relevance import electra
+
+SHIPPED = Path(__file__).parent / "adapter.safetensors"
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Rows of tokens padded to one length, and where they stood in the caller's list."""
+
+    rows: list[int]
+    ids: torch.Tensor
+    types: torch.Tensor
+    lengths: torch.Tensor
+
+
+class RelevanceClassifier:
+    """An ELECTRA folder, an adapter merged into it, and the tokenizer beside it.
+
+    Args:
+        base: a folder in ELECTRA's or BERT's layout; None is the embedded all-MiniLM-L6-v2.
+        adapter: a .safetensors that `python -m pipeline relevance export` wrote; None for none.
+        max_tokens: of a pair; longer passages are cut, the query is kept (but for 1/2 of the room).
+        budget: tokens in one batch, padding included.
+        dtype: "float32", "bfloat16", or "auto": bfloat16 where the processor has instructions for it.
+
+    Raises ModelError when a file cannot be used or the adapter belongs to another base.
+    """
+
+    def __init__(
+        self,
+        base: Path | None = None,
+        adapter: Path | None = None,
+        *,
+        max_tokens: int = 256,
+        budget: int = 8192,
+        dtype: str = "auto",
+        device: str = "cpu",
+    ) -> None:
+        self.base = base or minilm_folder()
+        self.adapter, self.max_tokens, self.budget, self.device = adapter, max_tokens, budget, device
+        self.network = electra.load(self.base)
+        self.card: dict[str, Any] = {}
+        if adapter is not None:
+            tensors, self.card = read_adapter(adapter)
+            if self.card.get("base_digest") not in (None, digest_of(self.base)):
+                what = f"was trained on a base of digest {self.card['base_digest'][:12]}, the base here has {digest_of(self.base)[:12]}"
+                raise ModelError(what, where=str(adapter), remedy="use its own base, or train again")
+            electra.merge(self.network, tensors)
+        self.dtype = _dtype(dtype, device)
+        self.network.to(device=device, dtype=self.dtype).eval()
+
+    @cached_property
+    def digest(self) -> str:
+        parts = [digest_of(self.base), self.adapter.read_bytes().hex() if self.adapter else "", str(self.max_tokens), str(self.dtype)]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        return load_tokenizer(self.base, self.max_tokens)
+
+    def scores(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        """P(relevant), 0 to 1, for each (query, passage), in the order given."""
+        return torch.sigmoid(self.logits(pairs)).tolist()
+
+    def logits(self, pairs: Sequence[tuple[str, str]]) -> torch.Tensor:
+        """Logits, float32, shape (len(pairs),)."""
+        out = torch.zeros(len(pairs))
+        with torch.inference_mode():
+            for batch in batches(self.tokenizer, pairs, self.budget):
+                tensors = (t.to(self.device) for t in (batch.ids, batch.types, batch.lengths))
+                out[batch.rows] = self.network(*tensors).float().cpu()
+        return out
+
+    def rank(self, query: str, passages: Sequence[str]) -> list[tuple[int, float]]:
+        """(position, P(relevant)), best first; equal scores keep their order."""
+        scores = self.scores([(query, passage) for passage in passages])
+        return sorted(enumerate(scores), key=lambda pair: -pair[1])
+
+
+def _dtype(name: str, device: str) -> torch.dtype:
+    if name == "auto":
+        fast = device != "cpu" or torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
+        return torch.bfloat16 if fast else torch.float32
+    if name not in ("float32", "bfloat16"):
+        raise ModelError(f"dtype {name!r}", remedy="use float32, bfloat16 or auto")
+    return torch.float32 if name == "float32" else torch.bfloat16
+
+
+def load_tokenizer(folder: Path, max_tokens: int) -> Tokenizer:
+    """The folder's tokenizer, cutting pairs to `max_tokens`. Raises ModelError."""
+    path = folder / "tokenizer.json"
+    if not path.exists():
+        raise ModelError("there is no tokenizer.json", where=str(folder), remedy="give a folder with a fast tokenizer")
+    tokenizer = Tokenizer.from_file(str(path))
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(max_tokens, strategy="longest_first")
+    return tokenizer
+
+
+def batches(tokenizer: Tokenizer, pairs: Sequence[tuple[str, str]], budget: int) -> Iterator[Batch]:
+    """Pairs of like length together, longest first, so that a batch that does not fit fails at once."""
+    encoded = tokenizer.encode_batch(list(pairs))
+    order = sorted(range(len(pairs)), key=lambda i: -len(encoded[i].ids))
+    at = 0
+    while at < len(order):
+        longest = len(encoded[order[at]].ids)
+        rows = order[at : at + max(1, budget // longest)]
+        at += len(rows)
+        ids = torch.zeros(len(rows), longest, dtype=torch.long)
+        types = torch.zeros_like(ids)
+        for row, i in enumerate(rows):
+            length = len(encoded[i].ids)
+            ids[row, :length] = torch.tensor(encoded[i].ids)
+            types[row, :length] = torch.tensor(encoded[i].type_ids)
+        yield Batch(rows, ids, types, torch.tensor([len(encoded[i].ids) for i in rows]))
+
+
+def read_adapter(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """(tensors, card) of an adapter file. Raises ModelError."""
+    try:
+        with safe_open(path, "pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+            return tensors, json.loads((file.metadata() or {}).get("card", "{}"))
+    except (OSError, SafetensorError, ValueError) as error:
+        raise ModelError(f"is no adapter: {error}", where=str(path), remedy="`python -m pipeline relevance export` writes one") from None
