@@ -1,13 +1,14 @@
 """A managed `vllm serve`: plan, checks, one server a replica, one key for the run; used as a context manager.
 
     with serve(Path(folder), gpus=2, log_folder=run / "logs") as fleet:
-        engine = make_engine(fleet.spec())
+        engine = fleet.engine()
 
 Try: python -m models serve FOLDER --gpus 1
 """
 
 from __future__ import annotations
 
+import hashlib
 import http.client
 import json
 import os
@@ -16,16 +17,23 @@ import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from models import gpus as nvml
 from models import preflight, vllm_flags
+from models.checkpoint import digest
 from models.engines import EngineSpec, Workload
 from models.errors import ConfigError, ModelError
 from models.planner import GIB, UTILISATION, Need, Plan, plan, plan_cpu
 from models.server import ManagedServer, Tell
 from models.shape import Shape, read_shape
 from models.vllm_flags import HOST, ServeOptions
+from models.weights import look
+
+if TYPE_CHECKING:
+    from models.managed import ManagedEngine
 
 
 def find_vllm(given: str | None = None) -> Path:
@@ -89,6 +97,48 @@ class Fleet:
         count = slots or self.options.sequences * len(self.servers)
         urls = "file" if files else "data"
         return EngineSpec("openai", self.options.name, self.urls, key=self.key, slots=count, timeout=timeout, picture_urls=urls)
+
+    def engine(self, *, slots: int | None = None, timeout: float = 3600.0, stream: bool = False) -> ManagedEngine:
+        """A server engine that asks these servers, and waits while one is started again. Its digest holds the weights and the picture
+        budget, not ports or keys, so that a later run on other ports finds this run's calls in its journal."""
+        from models.managed import ManagedEngine
+        from models.openai_server import OpenAIServer
+
+        spec = self.spec(slots=slots, timeout=timeout)
+        files = spec.picture_urls == "file"
+        client = OpenAIServer(
+            spec.urls, spec.model, key=spec.key, identity=self.identity, slots=spec.slots, timeout=timeout, file_urls=files, stream=stream
+        )
+        return ManagedEngine(client, self)
+
+    @cached_property
+    def identity(self) -> str:
+        """sha256 over the folder's weights, tokenizer and templates, and the options that change what the model sees."""
+        options = self.options
+        seen = [digest(self.folder, look(self.folder).shards), options.min_pixels, options.max_pixels, options.max_tiles, options.extra]
+        return hashlib.sha256(json.dumps(seen).encode()).hexdigest()
+
+    @property
+    def restarting(self) -> bool:
+        return all(server.restarting for server in self.servers)
+
+    @property
+    def crashes(self) -> int:
+        return sum(server.crashes for server in self.servers)
+
+    def reset_caches(self) -> bool:
+        """Empties the prefix and media caches of every replica; False where a server refuses (it must run with `profiling`)."""
+        return all([self._post(server, path) for server in self.servers for path in ("/reset_prefix_cache", "/reset_mm_cache")])
+
+    def _post(self, server: ManagedServer, path: str) -> bool:
+        connection = http.client.HTTPConnection(HOST, server.port, timeout=60)
+        try:
+            connection.request("POST", path, headers={"Authorization": f"Bearer {self.key}"})
+            return connection.getresponse().status == 200
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            connection.close()
 
     def check(self) -> None:
         """Raises the ModelError of the first replica that is gone for good."""

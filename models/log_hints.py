@@ -6,7 +6,6 @@ Try: python -c "from models.log_hints import hint; print(hint('torch.OutOfMemory
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 PORT_TAKEN = re.compile(r"[Aa]ddress already in use")
 # Ordered: a root cause before what follows from it.
@@ -23,14 +22,23 @@ HINTS: tuple[tuple[str, str], ...] = (
         r"OutOfMemoryError|CUDA out of memory|HIP out of memory|CUBLAS_STATUS_ALLOC_FAILED",
         "out of GPU memory: lower --max-pixels (or --max-tiles) first, then --sequences, then --context; or use more GPUs",
     ),
-    (r"DefaultCPUAllocator|Cannot allocate memory|MemoryError|VLLM_CPU_KVCACHE_SPACE", "out of main memory: a smaller cache or model"),
+    (
+        r"DefaultCPUAllocator|Cannot allocate memory|MemoryError|[Dd]ecrease .*VLLM_CPU_KVCACHE_SPACE",
+        "out of main memory: a smaller cache or model",
+    ),
     (r"[Aa]ddress already in use|port .* is already in use", "the port was taken meanwhile: start again, or give another with --port"),
     (
         r"attention heads .* must be divisible|assert .*kv_heads % tp_size",
         "this tensor-parallel degree does not split the model: python -m models plan",
     ),
-    (r"trust[_-]remote[_-]code", "the folder brings its own Python code: read it, then --trust-local-code"),
-    (r"chat template", "the folder has no chat template: put chat_template.jinja into it"),
+    (
+        r"execute the configuration file|trust_remote_code=True|--trust-remote-code",
+        "the folder brings its own Python code: read it, then --trust-local-code",
+    ),
+    (
+        r"[Nn]o chat template|chat template .*(?:not|must)|must provide a chat template",
+        "the folder has no chat template: put chat_template.jinja into it",
+    ),
     (
         r"does not recognize this architecture|architectures? .* (?:is|are) not supported|KeyError: 'model_type'",
         "vllm or transformers is too old for it",
@@ -49,25 +57,31 @@ HINTS: tuple[tuple[str, str], ...] = (
     (r"ModuleNotFoundError|No module named|ImportError", "the installation is incomplete: pip install '.[vllm]' again"),
     (r"At most \d+ (?:image|multi-?modal)", "more pictures in a call than the server allows: --pictures"),
 )
-_NOISE = re.compile(r"^\s*$|UserWarning|FutureWarning|DeprecationWarning")
+# Empty lines, warnings, and the frames of a traceback: none of them says what went wrong.
+_NOISE = re.compile(r"^\s*$|UserWarning|FutureWarning|DeprecationWarning|^\W*File \"|^[\s^~|+]*$|Traceback \(most recent")
+_PREFIX = re.compile(r"^\(\w[\w ]* pid=\d+\) ?|ERROR \d\d-\d\d [\d:]+ \[[^]]*\] ?")
+_CHATTER = re.compile(r"\b(?:INFO|DEBUG)\b")  # settings are printed there, with every word that a hint looks for
+_CAUSE = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit)\b.*")
 
 
 def hint(log: str) -> str:
     """Advice for this log, or an empty string."""
-    return next((advice for pattern, advice in HINTS if re.search(pattern, log)), "")
+    said = "\n".join(line for line in log.splitlines() if not _CHATTER.search(line))
+    return next((advice for pattern, advice in HINTS if re.search(pattern, said)), "")
 
 
-def tail(path: Path, lines: int = 15, most: int = 65_536) -> str:
-    """The last lines of a log that say something; long ones are cut. Empty when there is no log."""
-    try:
-        with path.open("rb") as file:
-            file.seek(0, 2)
-            file.seek(max(0, file.tell() - most))
-            text = file.read().decode("utf-8", "replace")
-    except OSError:
-        return ""
-    kept = [line.rstrip()[:300] for line in text.splitlines() if not _NOISE.search(line)]
-    return "\n".join(kept[-lines:])
+def last_words(log: str, lines: int = 12) -> str:
+    """The causes that the log names, oldest first, then its last lines; frames of tracebacks are left out, long lines cut.
+
+    A server of several processes ends with "see root cause above": the exceptions' own lines are looked for in the whole text.
+    """
+    bare = [_PREFIX.sub("", _PREFIX.sub("", line)).rstrip()[:300] for line in log.splitlines()]
+    kept = [line for line in bare if not _NOISE.search(line)]
+    causes = list(dict.fromkeys(line for line in kept if _CAUSE.match(line)))
+    calm = _CHATTER if causes else re.compile("(?!)")  # beside an exception, what went well before is of no interest
+    final = [line for line in kept if not line.startswith(("  ", "\t")) and not calm.search(line)][-lines:]
+    missing = [line for line in causes[-4:] if line not in final]
+    return "\n".join([*missing, *final])
 
 
 # What the log says while the server comes up → the progress line. The last match counts.

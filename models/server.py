@@ -59,7 +59,7 @@ class ManagedServer:
         self._command, self._wanted, self._variables = command, port, dict(variables or {})
         self._ready_seconds, self._grace, self._hang = ready_seconds, grace, hang_seconds
         self._restarts_left, self._tell, self.label = restarts, tell or (lambda line: None), label
-        self.log, self.port, self.restarted = log, 0, 0
+        self.log, self.port, self.crashes, self.restarted, self.restarting = log, 0, 0, 0, False
         self.failure: ModelError | None = None
         self._watchdog: subprocess.Popen[bytes] | None = None
         self._lifeline: int | None = None
@@ -109,7 +109,7 @@ class ManagedServer:
             self._pid = int(said.readline() or b"0")
         if not self._pid:
             self._watchdog.wait()
-            words = log_hints.tail(self.log, 1)
+            words = log_hints.last_words(self._said(), 1)
             self._release()
             raise ModelError(f"the server cannot be started: {words}", where=command[0], remedy="pip install '.[vllm]', or --vllm PATH")
 
@@ -212,6 +212,8 @@ class ManagedServer:
                 return
             how = f"did not answer for {self._hang:.0f} s" if self.running else f"ended with {self._code()}"
             error = self._error(f"{self.label} {how} while it was in use")
+            self.restarting = self._restarts_left > 0
+            self.crashes += 1
             self._end()
             if self._restarts_left < 1:
                 self.failure = error
@@ -224,9 +226,11 @@ class ManagedServer:
                 self.wait()
             except ModelError as again:
                 self.failure = again if not self._stopping.is_set() else None
+                self.restarting = False
                 self._end()
                 return
             self.restarted += 1
+            self.restarting = False
 
     def _code(self) -> str:
         code = self._watchdog.poll() if self._watchdog is not None else None
@@ -246,7 +250,7 @@ class ManagedServer:
 
     def _error(self, what: str) -> ModelError:
         said = self._said()
-        lines = log_hints.tail(self.log, 12)
+        lines = log_hints.last_words(said)
         return ModelError(f"{what}\n{lines}\n" if lines else what, where=str(self.log), remedy=log_hints.hint(said) or None)
 
     def __enter__(self) -> ManagedServer:

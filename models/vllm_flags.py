@@ -119,7 +119,11 @@ def arguments(shape: Shape, plan: Plan, options: ServeOptions, port: int) -> lis
 
 def environment(plan: Plan, key: str, gpus: Sequence[str], *, profiling: bool = False) -> dict[str, str]:
     """Variables of one server. The key goes this way because a command line can be read by every user of the machine."""
-    found = {"VLLM_API_KEY": key, "SPT_NOENV": "1"}  # SPT_NOENV: /proc/PID/environ stays readable, by which a stale server is known
+    found = {
+        "VLLM_API_KEY": key,
+        "VLLM_HOST_IP": HOST,  # the engine's processes talk to one another over this machine's public address otherwise
+        "SPT_NOENV": "1",  # /proc/PID/environ stays readable, by which a stale server is known
+    }
     if plan.device == "cuda":
         found["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
     else:

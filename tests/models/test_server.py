@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from models import processes
+from models import log_hints, processes
 from models.errors import ConfigError, ModelError
 from models.fleet import Fleet, find_vllm, serve
 from models.vllm_flags import ServeOptions, split_args
@@ -201,6 +201,34 @@ def test_a_failed_start_gives_the_last_words_and_a_hint(model: Path, vllm: str, 
     assert words in str(error.value) and "exit code 1" in str(error.value) and "vllm-0.log" in str(error.value)
     assert advice in (error.value.remedy or "")
     assert living(pids_of(model)) == []
+
+
+LOG = """\
+(APIServer pid=7) INFO 11-29 21:29:31 [api_utils.py:286] non-default args: {'trust_remote_code': False, 'chat_template': None}
+(EngineCore pid=8) INFO 11-29 21:31:16 [base.py:280] Multi-modal warmup completed in 0.698s
+(EngineCore pid=8) ERROR 11-29 21:32:55 [core.py:901] EngineCore failed to start.
+(EngineCore pid=8) ERROR 11-29 21:32:55 [core.py:901] Traceback (most recent call last):
+(EngineCore pid=8) ERROR 11-29 21:32:55 [core.py:901]   File "/venv/vllm/v1/engine/core.py", line 892, in run_engine_core
+(EngineCore pid=8) ERROR 11-29 21:32:55 [core.py:901]     engine_core = EngineCoreProc(*args)
+(EngineCore pid=8) ERROR 11-29 21:32:55 [core.py:901] ValueError: No available memory for the cache blocks. Try it so.
+(APIServer pid=7) Traceback (most recent call last):
+(APIServer pid=7)   File "/venv/bin/vllm", line 8, in <module>
+(APIServer pid=7)     ^^^^^^^^^^^^^^^^^^^^^
+(APIServer pid=7) RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {'EngineCore': 1}
+"""
+
+
+def test_the_root_cause_is_found_among_several_processes() -> None:
+    words = log_hints.last_words(LOG)
+    assert words.splitlines() == [
+        "EngineCore failed to start.",
+        "ValueError: No available memory for the cache blocks. Try it so.",
+        "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {'EngineCore': 1}",
+    ]
+    assert "lower --context" in log_hints.hint(LOG)
+    long = LOG + "(APIServer pid=7) something else\n" * 30
+    assert "ValueError: No available memory" in log_hints.last_words(long)
+    assert log_hints.hint("\n".join(LOG.splitlines()[:2])) == ""  # printed settings are no complaint
 
 
 def test_not_ready_in_time(model: Path, vllm: str, tmp_path: Path) -> None:
