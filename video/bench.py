@@ -21,7 +21,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from video import geometry, strategies
+from video import decoders, geometry, strategies
 from video.make_clips import Recipe, burst_shots, make, read_number, sound_recipes
 from video.options import FrameOptions
 from video.source import FrameStore

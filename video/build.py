@@ -36,6 +36,7 @@ def clip_entry(root: Path, key: str, path: Path, digest: str, stamp: Sequence[in
         written: dict[int, FrameRecord] = {}
 
         def emit(pts: int, pixels: Pixels, damaged: bool) -> None:
+            damaged = damaged or pts in index.shaky
             name = f"part{len(written):04d}{options.suffix}"
             count = store.put(place, name, pictures.encode(pixels, options.format, options.quality))
             flags = ("damaged",) if damaged else ()
@@ -48,6 +49,7 @@ def clip_entry(root: Path, key: str, path: Path, digest: str, stamp: Sequence[in
         if not written:
             what = f"none of the {len(chosen)} wanted frames could be decoded" + "".join(f"; {text}" for text in index.problems)
             raise NothingDecoded(what, where=str(path), remedy="copy or record the clip again")
+        outcome.damaged |= written.keys() & index.shaky
         frames = []
         for number, pts in enumerate(sorted(written), 1):
             name = f"{number:04d}{options.suffix}"

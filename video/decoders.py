@@ -23,7 +23,7 @@ Emit = Callable[[int, Pixels, bool], None]  # pts, RGB of shape (height, width, 
 Beat = Callable[[], None]
 DENSE = 0.75  # share of the frames in the needed groups from which decord was measured to be no slower
 LINES = 720  # unlabelled colour is BT.709 from here on; decord takes all of it for BT.601
-MOST = 600  # frames that decord may be asked for at once, so that its batch stays small
+LEAST, MOST = 32, 600  # frames of a request: decord's start is not worth fewer, and its memory grows with more
 
 
 @dataclass
@@ -61,8 +61,9 @@ def choose(index: ClipIndex, targets: Sequence[int], asked: str) -> tuple[str, s
     if asked == "decord":
         return "decord", "asked for, and proven exact by the index"
     share = len(targets) / sum(span.last - span.first + 1 for span in index.spans(targets))
-    if share < DENSE or len(targets) > MOST:
-        return "pyav", f"verified path; {share:.0%} of the frames in the needed groups are wanted, decord is no faster below {DENSE:.0%}"
+    if share < DENSE or not LEAST <= len(targets) <= MOST:
+        limits = f"{LEAST} to {MOST} frames that are {DENSE:.0%} of their groups"
+        return "pyav", f"verified path; decord is no slower only for {limits}, wanted are {len(targets)}, {share:.0%}"
     if index.height >= LINES:
         return "pyav", "verified path; decord would take unlabelled HD colour for BT.601"
     return "decord", f"proven exact by the index, and {share:.0%} of the frames in the needed groups are wanted"

@@ -103,15 +103,47 @@ class ClipIndex:
         """Whether non-reference pictures may be left out of decoding without touching the others."""
         return self.codec in SKIPPABLE_CODECS and not self.temporal_layers
 
+    @cached_property
+    def step(self) -> int:
+        """Median time between neighbouring frames, in pts; 0 for a single frame."""
+        steps = sorted(b - a for a, b in pairwise(self.frames))
+        return steps[len(steps) // 2] if steps else 0
+
+    @cached_property
+    def gaps(self) -> tuple[tuple[int, int], ...]:
+        """(frame before, frame after) of each hole in a steady clip; a variable rate has many kinds of steps and tells nothing."""
+        pairs = list(pairwise(self.frames))
+        steady = sum(abs(b - a - self.step) <= 0.15 * self.step for a, b in pairs)  # milliseconds make 16 and 17 of one step
+        if len(pairs) < 10 or steady < 0.9 * len(pairs):
+            return ()
+        return tuple((a, b) for a, b in pairs if b - a > 1.9 * self.step)
+
+    @cached_property
+    def shaky(self) -> frozenset[int]:
+        """Frames that may have lost a reference: decoders conceal a lost packet without a word.
+
+        A lost picture was shown within a gap, so it came after the last picture before the gap that moved time forward; everything from
+        there to the next keyframe may lean on it.
+        """
+        lost: set[int] = set()
+        for before, _ in self.gaps:
+            home = self.home(before)
+            group = sorted((self.position[pts], pts) for pts in self.frames if self.home(pts) == home)
+            ahead, newest = home, self._pts(home)
+            for place, pts in group:
+                if pts > newest:
+                    ahead, newest = (place if pts <= before else ahead), pts
+            lost |= {pts for place, pts in group if place > ahead}
+        return frozenset(lost)
+
     @property
     def seconds_long(self) -> float:
         return self.seconds(self.frames[-1]) + self.frame_seconds if self.frames else 0.0
 
-    @cached_property
+    @property
     def frame_seconds(self) -> float:
         """Median time between neighbouring frames, seconds; 0 for a single frame."""
-        gaps = sorted(b - a for a, b in pairwise(self.frames))
-        return gaps[len(gaps) // 2] * self.time_base[0] / self.time_base[1] if gaps else 0.0
+        return self.step * self.time_base[0] / self.time_base[1]
 
     def seconds(self, pts: int) -> float:
         """Time since the first frame that can be shown."""
@@ -167,19 +199,7 @@ def soundness(index: ClipIndex) -> tuple[str, ...]:
     times = [dts for dts in index.dts if dts is not None]
     if any(b < a for a, b in pairwise(times)):
         found.append("decode timestamps run backwards")
-    if gap := _widest_gap(index):
-        found.append(gap)
+    if index.gaps:
+        lost = sum(round((after - before) / index.step) - 1 for before, after in index.gaps)
+        found.append(f"{lost} frames are missing between others: what follows in their groups of pictures may be damaged")
     return tuple(found)
-
-
-def _widest_gap(index: ClipIndex) -> str:
-    """Steady clips only: one missing stretch among equal steps is a loss; a variable rate has many kinds of steps."""
-    steps = [b - a for a, b in pairwise(index.frames)]
-    if len(steps) < 10:
-        return ""
-    usual, times = Counter(steps).most_common(1)[0]
-    wide = [step for step in steps if step > 1.9 * usual]
-    if times < 0.9 * len(steps) or not wide:
-        return ""
-    lost = sum(round(step / usual) - 1 for step in wide)
-    return f"about {lost} frames are missing between others: pictures after a gap may be damaged until the next keyframe"

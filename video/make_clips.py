@@ -159,6 +159,8 @@ def _encoder_options(recipe: Recipe) -> dict[str, str]:
         return {"preset": recipe.preset, "crf": "23", "x264-params": params, **recipe.options}
     if recipe.codec == "libx265":
         params = f"keyint={recipe.gop}:min-keyint={recipe.gop}:scenecut=0:bframes=4:open-gop={int(recipe.open_gop)}:log-level=none"
+        if recipe.width < 1000:  # its thread pool would spin on a picture of few blocks
+            params += ":pools=1:frame-threads=1"
         return {"preset": recipe.preset, "crf": "28", "x265-params": params, **recipe.options}
     return dict(recipe.options)
 

@@ -102,4 +102,5 @@ def _luma(frame: Any) -> npt.NDArray[np.float32]:
         grid /= 2 ** (frame.format.components[0].bits - 8)
     side = max(1, min(BLOCK, *grid.shape))
     down, across = grid.shape[0] // side, grid.shape[1] // side
-    return grid[: down * side, : across * side].reshape(down, side, across, side).mean(axis=(1, 3), dtype=np.float32)
+    means: npt.NDArray[np.float32] = grid[: down * side, : across * side].reshape(down, side, across, side).mean(axis=(1, 3))
+    return means
