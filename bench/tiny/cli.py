@@ -1,0 +1,149 @@
+"""``python -m bench train-tiny`` and ``eval-tiny``: options, and which stages they run.
+
+Everything lies under ``.cache/tiny/<family>/`` and can be deleted at any time; every stage goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+from models.errors import ConfigError
+
+STAGES = ("fresh", "vision", "joint")
+TARGETS = {"qwen2.5-vl": Path("models/tiny-qwen2.5-vl"), "internvl": Path("models/tiny-internvl")}
+SMOKE = {"search": 0.0, "copy": 1.0, "equal": 1.0, "say": 1.0, "compare": 1.0, "topic": 1.0}  # what two minutes can teach
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of ``train-tiny``."""
+    parser.add_argument("--family", default="qwen2.5-vl", choices=sorted(TARGETS), help="architecture [qwen2.5-vl]")
+    parser.add_argument("--stage", default="all", choices=("all", *STAGES), help="only this stage [all]")
+    parser.add_argument("--minutes", type=float, default=75.0, help="of joint training, all its parts together [75]")
+    parser.add_argument("--vision-minutes", type=float, default=10.0, help="of the vision tower alone [10]")
+    parser.add_argument("--procs", type=int, default=2, help="processes, one core each [2]")
+    parser.add_argument("--seed", type=int, default=9, help="of weights and data [9]")
+    parser.add_argument("--lr", type=float, default=1.5e-3, help="learning rate [0.0015]")
+    parser.add_argument("--tokens", type=int, default=1280, help="padded tokens per micro-batch [1280]")
+    parser.add_argument("--mix", default="", metavar="TASK=WEIGHT,…", help="changes to the mix of tasks")
+    parser.add_argument("--cache", type=Path, default=Path(".cache/tiny"), help="where stages, clips and rows are kept [.cache/tiny]")
+    parser.add_argument("--export", type=Path, nargs="?", const=None, default=argparse.SUPPRESS, metavar="FILE",
+                        help="train nothing: export this snapshot (default: the latest state) as a model folder")  # fmt: skip
+    parser.add_argument("--out", type=Path, default=None, help="model folder to write [models/tiny-<family>]")
+    parser.add_argument("--smoke", action="store_true", help="two minutes on text alone; fails unless three tasks beat chance")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """``train-tiny``."""
+    import torch
+
+    from bench.tiny import architecture, stages
+    from bench.tiny.card import card
+
+    torch.set_num_threads(1)
+    family = architecture.family_named(arguments.family)
+    if arguments.smoke:
+        return _smoke(arguments)
+    folder = arguments.cache / family.name
+    target = arguments.out or TARGETS[family.name]
+    if hasattr(arguments, "export"):
+        source = arguments.export or folder / "joint.safetensors"
+        stages.export(folder, family, source, target, card(family.name, source))
+        print(f"exported {source} to {target}")
+        return 0
+    wanted = STAGES if arguments.stage == "all" else (arguments.stage,)
+    if "fresh" in wanted:
+        stages.fresh(folder, family, arguments.seed)
+    if "vision" in wanted and family.name == "qwen2.5-vl":
+        accuracy = stages.see_first(folder, family, arguments.cache, minutes=arguments.vision_minutes, shards=40, seed=7)
+        print(f"vision: held out: motion {accuracy['motion']:.3f}, element {accuracy['element']:.3f}")
+    if "joint" in wanted:
+        from bench.tiny.train import MIX, Plan
+        from bench.tiny.train import run as train
+
+        plan = Plan(
+            folder, arguments.cache, family.name, arguments.seed, arguments.minutes, procs=arguments.procs, tokens=arguments.tokens,
+            lr=arguments.lr, mix=_mix(arguments.mix, MIX), shards=40,
+        )  # fmt: skip
+        train(plan)
+        stages.export(folder, family, plan.out, target, card(family.name, plan.out))
+        print(f"exported to {target}")
+    return 0
+
+
+def _mix(text: str, base: object) -> dict[str, float]:
+    mix = dict(base)  # type: ignore[call-overload]
+    for item in filter(None, text.split(",")):
+        task, _, weight = item.partition("=")
+        if task not in mix:
+            raise ConfigError(f"--mix: unknown task {task!r}", remedy=f"known: {', '.join(mix)}")
+        try:
+            mix[task] = float(weight)
+        except ValueError:
+            raise ConfigError(f"--mix: {item!r} is not TASK=NUMBER") from None
+    return {task: weight for task, weight in mix.items() if weight > 0}
+
+
+def _smoke(arguments: argparse.Namespace) -> int:
+    """Fresh and joint on text tasks for two minutes, then three tasks against chance."""
+    from bench.tiny import architecture, evaluate, stages
+    from bench.tiny.train import Plan, averaged
+    from bench.tiny.train import run as train
+
+    cache = arguments.cache / "smoke"
+    family = architecture.family_named(arguments.family)
+    folder = cache / family.name
+    stages.forget(folder)
+    stages.fresh(folder, family, arguments.seed)
+    minutes = min(arguments.minutes, 2.0)
+    mix = {task: weight for task, weight in SMOKE.items() if weight > 0}
+    plan = Plan(folder, cache, family.name, arguments.seed, minutes, procs=arguments.procs, mix=mix, shards=1, average=0.95)
+    train(plan)
+    model, encoder, _ = averaged(plan.out, family, folder)
+    result = evaluate.evaluate(evaluate.Speaker(model, encoder, family), 100, tasks={"compare": 1.0, "topic": 1.0})
+    primers = evaluate.primers(evaluate.Speaker(model, encoder, family), 100, ("copy", "equal", "say"))
+    chance = {"caption_judge": 0.5, "topic": 0.125, "copy": 0.0, "equal": 0.5, "say": 1 / 82}
+    scores = {**result.scores, **primers}
+    above = [task for task, level in chance.items() if scores[task].interval[0] > level]
+    print("\n".join(f"{task:16} {scores[task]}  chance {level:.3f}" for task, level in chance.items()))
+    print(f"above chance: {', '.join(above) or 'none'}")
+    return 0 if len(above) >= 3 else 1
+
+
+def add_eval_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of ``eval-tiny``."""
+    parser.add_argument("--family", default="qwen2.5-vl", choices=sorted(TARGETS), help="architecture [qwen2.5-vl]")
+    parser.add_argument("--model", type=Path, default=None, help="a model folder [models/tiny-<family>], or a .safetensors of training")
+    parser.add_argument("--cache", type=Path, default=Path(".cache/tiny"), help="where training keeps its tokenizer [.cache/tiny]")
+    parser.add_argument("--n", type=int, default=200, help="samples of each task [200]")
+    parser.add_argument("--tasks", default="", metavar="TASK,…", help="only these")
+    parser.add_argument("--threads", type=int, default=2, help="threads [2]")
+    parser.add_argument("--out", type=Path, default=None, help="also write the report to this file")
+
+
+def run_eval(arguments: argparse.Namespace) -> int:
+    """``eval-tiny``."""
+    import torch
+
+    from bench.tiny import architecture, evaluate
+    from bench.tiny.data import Encoder
+    from bench.tiny.tokenizer import with_vocabulary_of
+    from bench.tiny.train import averaged
+
+    torch.set_num_threads(arguments.threads)
+    family = architecture.family_named(arguments.family)
+    source = arguments.model or TARGETS[family.name]
+    if source.suffix == ".safetensors":
+        model, encoder, _ = averaged(source, family, arguments.cache / family.name)
+    else:
+        model = architecture.load(source)
+        encoder = Encoder(with_vocabulary_of((source / "tokenizer.json").read_text(encoding="utf-8")), family)
+    tasks = dict.fromkeys(filter(None, arguments.tasks.split(",")), 1.0) or dict(evaluate.TASKS)
+    if unknown := set(tasks) - set(evaluate.TASKS):
+        raise ConfigError(f"--tasks: unknown {', '.join(sorted(unknown))}", remedy=f"known: {', '.join(evaluate.TASKS)}")
+    begun = time.time()
+    result = evaluate.evaluate(evaluate.Speaker(model, encoder, family), arguments.n, tasks=tasks)
+    print(evaluate.report(result, arguments.out))
+    print(f"{time.time() - begun:.0f} s")
+    return 0
