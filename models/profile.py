@@ -33,7 +33,8 @@ FLAT = 1.05  # a doubling that gains less than this much throughput ends the swe
 
 @dataclass(frozen=True)
 class Level:
-    """One measured pass. `records` are the calls that went out (shared and repeated ones once), failures among them."""
+    """One measured pass. `records` are the calls that went out (shared and repeated ones once), failures among them; `pictures`: a
+    call's key → pictures it held (of calls that came back)."""
 
     concurrency: int
     repetition: int
@@ -42,6 +43,7 @@ class Level:
     seconds: float
     records: tuple[Record, ...]
     uses: tuple[Use, ...]
+    pictures: Mapping[str, int]
     outcomes: Mapping[str, Outcome[Any]]
     watched: Watched
 
@@ -76,7 +78,12 @@ def one_level(
             seconds = time.perf_counter() - clock
         records = (*journal.calls(), *journal.failures())
         uses = tuple(journal.uses())
-    return Level(concurrency, repetition, cache, begun, seconds, records, uses, outcomes, watched)
+        pictures = {record.key: _pictures(journal.request(record.key)) for record in journal.calls()}
+    return Level(concurrency, repetition, cache, begun, seconds, records, uses, pictures, outcomes, watched)
+
+
+def _pictures(described: dict[str, Any] | None) -> int:
+    return sum(isinstance(part, dict) for _, parts in (described or {"messages": []})["messages"] for part in parts)
 
 
 def sweep(
@@ -111,7 +118,11 @@ def sweep(
             if cache == "cold":
                 emptied = reset is not None and reset()
                 salt = "" if emptied else secrets.token_hex(4)
-                state = "cold: caches emptied before each pass" if emptied else "cold: a fresh prefix salt for each pass"
+                state = (
+                    "cold: caches emptied before each pass"
+                    if emptied
+                    else "cold: a fresh prefix salt for each pass (pictures may be in the media cache)"
+                )
             level = one_level(
                 episodes, engines, concurrency, folder, repetition=repetition, cache=state, salt=salt, watch=watch
             )  # fmt: skip
@@ -198,8 +209,9 @@ def mean_sd(values: Sequence[float]) -> tuple[float, float]:
     return mean, (sum((v - mean) ** 2 for v in values) / len(values)) ** 0.5
 
 
-def rows(levels: Sequence[Level], pictures: Callable[[str], int] | None = None) -> list[Row]:
-    """One row for each concurrency, role, stage and round. `pictures`: a call's key → how many pictures it holds."""
+def rows(levels: Sequence[Level]) -> list[Row]:
+    """One row for each concurrency, role, stage and round."""
+    held = {key: count for level in levels for key, count in level.pictures.items()}
     groups: dict[tuple[int, str, str, int], list[Record]] = {}
     for level in levels:
         for record in level.records:
@@ -225,7 +237,7 @@ def rows(levels: Sequence[Level], pictures: Callable[[str], int] | None = None) 
                 round_,
                 len(records),
                 sum(isinstance(record.result, CallFailed) for record in records),
-                sum(map(pictures, (record.key for record in records))) / len(records) if pictures is not None else 0.0,
+                sum(held.get(record.key, 0) for record in records) / len(records),
                 prompt / count,
                 cached / prompt if told and prompt else None,
                 sum(reply.output_tokens or 0 for reply in replies) / count,

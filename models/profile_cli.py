@@ -9,12 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from models.errors import ConfigError, RunError
+from models.errors import ConfigError
 from models.serve_cli import add_server_arguments
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from models.engines import Engine
     from models.profile import Level
     from models.radix import Bound
@@ -35,7 +33,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--repetitions", type=int, default=3, metavar="N")
     parser.add_argument("--questions", type=int, metavar="N", help="only the first N questions of the run")
     parser.add_argument("--cache", choices=("cold", "warm"), default="cold", help="state of the caches before each pass (cold)")
-    parser.add_argument("--tokenizer", type=Path, metavar="FOLDER", help="model folder whose tokenizer gives the prefix bound")
     parser.add_argument("--block", type=int, default=16, metavar="TOKENS", help="the server's cache block, for the second bound (16)")
     parser.add_argument("--gpu-name", default="", help="for the hardware bound, where NVML does not answer")
     parser.add_argument("--peak-tflops", type=float, help="dense bf16 TFLOPS of one GPU")
@@ -55,7 +52,6 @@ def run(args: argparse.Namespace) -> int:
     print(f"{len(work.steps)} questions, {work.calls} calls" + (f", {work.lost} had no reply" if work.lost else ""), file=sys.stderr)
     levels_wanted = _numbers(args.concurrency)
     folder = Path(args.model).expanduser()
-    bounds = _bounds(work, args.tokenizer or (folder if folder.is_dir() else None), args.block)
 
     def measure(engines: Callable[[int], Mapping[str, Engine]], urls: Sequence[str], key: str, reset: Any) -> list[Level]:
         from models.metrics import Watch
@@ -82,6 +78,7 @@ def run(args: argparse.Namespace) -> int:
             return dict.fromkeys(roles, OpenAIServer(args.url, args.model, key=key, slots=slots, stream=True))
 
         levels = measure(remote, args.url, key, None)
+        bounds = _bounds(args.url[0], key, args.model, work, args.block)
     else:
         from models.serve_cli import fleet_of
 
@@ -89,10 +86,11 @@ def run(args: argparse.Namespace) -> int:
             levels = measure(
                 lambda slots: dict.fromkeys(roles, fleet.engine(slots=slots, stream=True)), fleet.urls, fleet.key, fleet.reset_caches
             )
+            files = fleet.options.media is not None
+            bounds = _bounds(fleet.urls[0], fleet.key, fleet.options.name, work, args.block, files=files)
     least = _least(args, folder, levels)
-    pictures = _pictures(work)
-    text = profile_report.table(levels, pictures, bounds, least)
-    profile_report.write(args.out, levels, text, profile_report.lines(levels, pictures, bounds, least))
+    text = profile_report.table(levels, bounds, least)
+    profile_report.write(args.out, levels, text, profile_report.lines(levels, bounds, least))
     print(text)
     print(f"{args.out}/: profile.txt, profile.jsonl, throughput.svg, timeline.json", file=sys.stderr)
     return 0
@@ -115,22 +113,17 @@ def _tell(level: Level) -> None:
     print(said + (f", {failed} failed" if failed else ""), file=sys.stderr, flush=True)
 
 
-def _pictures(work: Recorded) -> Callable[[str], int] | None:
-    """Pictures of a call by its key. Keys depend on the engine, so only a run on the same engine can be looked up: none is known here."""
-    return None
-
-
-def _bounds(work: Recorded, tokenizer: Path | None, block: int) -> dict[str, Bound]:
-    """The prefix bound of the recorded order: question by question, as recorded. Empty without a tokenizer."""
-    if tokenizer is None:
-        return {}
+def _bounds(url: str, key: str, model: str, work: Recorded, block: int, *, files: bool = False) -> dict[str, Bound]:
+    """The prefix bound of the recorded order, question by question, tokenized by the server. Empty where it cannot tokenize."""
     from models.radix import bound
     from models.tokenized import tokenized
 
-    calls: list[np.ndarray] = tokenized(tokenizer, [call.request for steps in work.steps.values() for step in steps for call in step])
-    if not calls:
-        raise RunError("no call of the run can be tokenized", remedy="--tokenizer with the model's own folder")
-    return {"perfect": bound(calls), f"blocks of {block}": bound(calls, block)}
+    requests = [call.request for steps in work.steps.values() for step in steps for call in step]
+    rows = tokenized(url, key, model, requests, file_urls=files)
+    if not all(map(len, rows)):
+        print(f"no prefix bound: {url} did not tokenize {sum(not len(row) for row in rows)} of {len(rows)} calls", file=sys.stderr)
+        return {}
+    return {"perfect": bound(rows), f"blocks of {block}": bound(rows, block)}
 
 
 def _least(args: argparse.Namespace, folder: Path, levels: Sequence[Level]) -> dict[int, Least]:

@@ -17,7 +17,7 @@ from models.roofline import Least
 
 
 def lines(
-    levels: Sequence[Level], pictures: Any = None, bounds: Mapping[str, Bound] | None = None, least: Mapping[int, Least] | None = None
+    levels: Sequence[Level], bounds: Mapping[str, Bound] | None = None, least: Mapping[int, Least] | None = None
 ) -> list[dict[str, Any]]:
     """One mapping a measured thing, `kind` first: level, calls, questions, prefix bound, hardware bound. Ready for JSON lines."""
     found: list[dict[str, Any]] = []
@@ -43,7 +43,7 @@ def lines(
                 "joules": watched.joules,
             }
         )
-    found += [{"kind": "calls", **asdict(row)} for row in rows(levels, pictures)]
+    found += [{"kind": "calls", **asdict(row)} for row in rows(levels)]
     found += [{"kind": "questions", **asdict(row)} for row in questions(levels)]
     for name, bound in (bounds or {}).items():
         found.append(
@@ -59,9 +59,7 @@ def _busy(level: Level) -> float | None:
     return sum(seen) / len(seen) if seen else None
 
 
-def table(
-    levels: Sequence[Level], pictures: Any = None, bounds: Mapping[str, Bound] | None = None, least: Mapping[int, Least] | None = None
-) -> str:
+def table(levels: Sequence[Level], bounds: Mapping[str, Bound] | None = None, least: Mapping[int, Least] | None = None) -> str:
     """The report as text. What was not measured is a dash, never a zero."""
     if not levels:
         return "nothing was measured"
@@ -91,7 +89,7 @@ def table(
     out += [_grid(head, body), ""]
     best = max(levels, key=lambda level: level.calls_per_second).concurrency
     for concurrency in sorted({1 if any(level.concurrency == 1 for level in levels) else best, best}):
-        out += [f"calls at {concurrency} in flight (seconds: p50 / p90 / p99)", _calls(rows(levels, pictures), concurrency), ""]
+        out += [f"calls at {concurrency} in flight (seconds: p50 / p90 / p99)", _calls(rows(levels), concurrency), ""]
     out += ["questions (seconds and calls: p50 / p90 / p99; stretch: wall ÷ critical path)", _questions(questions(levels)), ""]
     if bounds:
         parts = [f"{name} {bound.share:.3f} of {bound.prompt_tokens:,} tokens" for name, bound in bounds.items()]
@@ -102,9 +100,8 @@ def table(
             out += [f"share that the server did serve: {sum(done) / sent:.3f}", ""]
     for concurrency, seconds in (least or {}).items():
         wall = quantile([level.seconds for level in levels if level.concurrency == concurrency], 0.5)
-        out.append(
-            f"hardware bound at {concurrency} in flight: prefill {seconds.prefill:.2f} s, decode {seconds.decode:.2f} s; measured {wall:.2f} s"
-        )
+        parts = f"prefill {seconds.prefill:.2f} s, decode {seconds.decode:.2f} s; measured {wall:.2f} s"
+        out.append(f"hardware bound at {concurrency} in flight: {parts}")
     return "\n".join(out).rstrip() + "\n"
 
 

@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.errors import ModelError
@@ -24,6 +24,7 @@ def shapes(draw: st.DrawFn) -> Shape:
 machines = st.lists(st.integers(1, 200).map(lambda gib: gib * GIB), min_size=1, max_size=9)
 
 
+@settings(deadline=None)
 @given(shapes(), machines, st.integers(-1, 10), st.integers(1, 5))
 def test_a_plan_keeps_its_promises(shape: Shape, memory: list[int], gpus: int, calls: int) -> None:
     need = Need(min(64, shape.context), calls)
@@ -47,6 +48,7 @@ def test_a_plan_keeps_its_promises(shape: Shape, memory: list[int], gpus: int, c
         assert cache_tokens(shape, smaller, cache_bytes(shape, smaller, smallest)) < need.context * need.calls
 
 
+@settings(deadline=None)
 @given(shapes(), st.integers(1, 200), st.integers(1, 9))
 def test_counts_named_as_working_do_work_and_others_do_not(shape: Shape, gib: int, up_to: int) -> None:
     memory, need = [gib * GIB] * up_to, Need(min(64, shape.context), 1)
@@ -60,6 +62,7 @@ def test_counts_named_as_working_do_work_and_others_do_not(shape: Shape, gib: in
         assert planned == (count in working)
 
 
+@settings(deadline=None)
 @given(shapes())
 def test_degrees_split_everything_that_must_split(shape: Shape) -> None:
     found = degrees(shape)

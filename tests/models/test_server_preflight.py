@@ -148,7 +148,7 @@ def test_pickled_weights_are_named_and_never_opened(folder: Path, monkeypatch: p
     assert not (tmp_path / "exploded").exists()
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200, deadline=None)
 @given(st.binary(max_size=200))
 def test_no_bytes_break_the_header_reader(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "x.safetensors"
