@@ -40,7 +40,7 @@ class World:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """ŷ, and Î where the row searched (`result`)."""
+    """ŷ, and Î where the row searched (`result`). `captions`: entity number → what a model wrote about its clip."""
 
     answer: str
     perceived: str
@@ -65,8 +65,18 @@ def life(sample: Sample, setting: Setting, world: World) -> Episode[Prediction]:
         scene = replace(scene, perceived=perceived)
     found = yield from KNOWLEDGE[setting.knowledge](sample, scene, setting, world)
     (answer,) = yield from ask([_answer(sample.question, scene, found, setting, world)])
-    captions = dict(found.result.captions) if found.result else {}
-    return Prediction(answer, scene.perceived, found.result, captions)
+    return Prediction(answer, scene.perceived, found.result, _captions(found, setting, world))
+
+
+def _captions(found: Found, setting: Setting, world: World) -> dict[int, str]:
+    """What a model wrote about the entities that this search judged: online, or offline and looked up (Table 4 measures both)."""
+    if found.result is None or found.view is None or setting.node_sees is None:
+        return {}
+    captions = dict(found.result.captions)
+    if SHOWS[setting.node_sees].offline:
+        judged = {step.entity for step in found.result.steps if step.chosen is None}
+        captions |= {i: text for i in sorted(judged) if (text := found.view.caption(world.graph.entity(i)))}
+    return captions
 
 
 def decoded(episode: Episode[Prediction], temperature: float, seed: int) -> Episode[Prediction]:

@@ -26,7 +26,7 @@ class Record:
         ok: whether an answer was made; if not, `stage`, `reason` and `detail` say where and why it was lost.
         question, gold_answer, answer: texts, whole. root: the root's name, for `--judge exact`. perceived: the perceiver's text.
         searched: whether the row searched the graph. topic, gold_topic: entity numbers. gold, walks: as entity numbers; `names`
-        are the walks in words. captions: entity number → caption made while searching.
+        are the walks in words. captions: entity number → what a model wrote about its clip.
         calls, reused, rounds, seconds, wall: cost. `seconds` sums the calls' own times, `wall` is what this process waited.
         dropped, unclear: names off the list, replies not understood. limits: the limits that were hit.
     """
@@ -128,7 +128,7 @@ def read_records(path: Path) -> dict[str, Record]:
 
 
 class RecordWriter:
-    """Appends records; each line reaches the disk before the next sample's is written."""
+    """Appends records. A line survives the death of the process; what a power cut takes is finished again from the journal."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("ab")
@@ -136,10 +136,10 @@ class RecordWriter:
     def write(self, record: Record) -> None:
         self._file.write(record.to_json().encode() + b"\n")
         self._file.flush()
-        os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        self._file.close()
+        with self._file:
+            os.fsync(self._file.fileno())
 
 
 def write_atomic(path: Path, text: str) -> None:

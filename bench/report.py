@@ -189,9 +189,13 @@ def _missing(summary: Mapping[str, Any]) -> str:
 
 
 def _published(summary: Mapping[str, Any]) -> str:
-    paper = summary["published"]["table3"]
-    lines = [[name, *(number(value, 4) for value in cells)] for name, cells in paper["rows"].items()]
-    return grid(["published", *paper["columns"]], lines)
+    parts = []
+    for name, paper in summary["published"].items():
+        if name == "source":
+            continue
+        lines = [[row, *(number(value, 4) for value in cells)] for row, cells in paper["rows"].items()]
+        parts.append(grid([f"published, Table {name.removeprefix('table')}", *paper["columns"]], lines))
+    return "\n\n".join(parts)
 
 
 def _model(one: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ The same command finds its folder again by the hash of what it predicts, and doe
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -50,7 +51,7 @@ def run_suite(suite: str, rows: Sequence[Row], config: RunConfig, *, factory: Op
         if todo:
             check_engines(rows, _engines(rows, judge, workshop), [workshop.agents(row.config) for row in rows])
             folder.started(environment())
-            manifest["notes"] = _predict(todo, questions, dataset, workshop, journal, folder)
+            manifest["notes"] = _missing_media(rows, dataset) + _predict(todo, questions, dataset, workshop, journal, folder)
         else:
             manifest["notes"] = folder.manifest().get("notes", [])
         folder.write("config.json", json.dumps(manifest, indent=1))
@@ -64,11 +65,24 @@ def open_data(config: RunConfig) -> Dataset:
 
     folder = Path(config.data)
     if config.data == SAMPLE_WORLD and not folder.exists():
-        from bench.world.write import write_world
+        from bench.world import cli
 
-        console().print(f"making the sample world in {folder} (once) …", highlight=False)
-        write_world(folder, 7, 22)
+        parser = argparse.ArgumentParser()
+        cli.add_arguments(parser)
+        console().print(f"making the sample world in {folder}, once", highlight=False)
+        cli.run(parser.parse_args(["--out", str(folder)]))
     return load(folder)
+
+
+def _missing_media(rows: Sequence[Row], dataset: Dataset) -> list[str]:
+    """What to say when the data set names media that are not there, and a row would have shown them."""
+    missing = sum(finding.code == "missing-media" for finding in dataset.findings)
+    shown = any(row.setting.needs_query_media or row.setting.needs_node_media or row.setting.needs_offline_captions for row in rows)
+    return (
+        [f"{missing} media files that the data set names are not there; what they show was asked without them."]
+        if missing and shown
+        else []
+    )
 
 
 def _engines(rows: Sequence[Row], judge: Judge, workshop: Workshop) -> dict[str, Engine]:

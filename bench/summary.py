@@ -17,7 +17,7 @@ from bench.published import source, table
 from bench.records import Record, Score, by_row
 from bench.stats import paired
 
-JUDGED = ("acc", "sim")
+BESIDE = {False: ("table3", "table18"), True: ("table5", "table17", "table19", "table18")}  # the paper's tables beside a suite
 
 
 def summarize(
@@ -50,7 +50,7 @@ def summarize(
         "notes": manifest.get("notes", []),
         "options": manifest["config"],
         "environments": list(environments),
-        "published": {"source": source(), "table3": _published()},
+        "published": {"source": source()} | {name: _published(name) for name in BESIDE[manifest["suite"] == "ablations"]},
     }
 
 
@@ -127,6 +127,6 @@ def _counted(items: Any) -> dict[str, int]:
     return dict(Counter(items).most_common())
 
 
-def _published() -> dict[str, Any]:
-    paper = table("table3")
+def _published(name: str) -> dict[str, Any]:
+    paper = table(name)
     return {"columns": list(paper.columns), "rows": {name: list(cells) for name, cells in paper.rows.items()}}

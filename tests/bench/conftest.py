@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import pytest
@@ -166,8 +167,16 @@ class Oracle:
         agent, *fields = [part.strip("\n") for part in request.text.split("\n§")]
         return str(getattr(self, agent)(*(re.sub(r"\([^()]*\)", "", f) if agent in ("expander", "validator") else f for f in fields)))
 
+    @cached_property
+    def _by_wording(self) -> dict[str, list[Question]]:
+        found: dict[str, list[Question]] = {}
+        for q in self.questions:
+            for text in {q.asked(self.subject), q.asked(self.subject, extra=False)}:
+                found.setdefault(text, []).append(q)
+        return found
+
     def _asked(self, question: str, caption: str) -> list[Question]:
-        wording = [q for q in self.questions if question in (q.asked(self.subject), q.asked(self.subject, extra=False))]
+        wording = self._by_wording.get(question, [])
         return [q for q in wording if re.sub(r"\([^()]*\)", "", q.perception).strip() == caption.strip()] or wording
 
     def topic(self, question: str, options: str) -> str:
