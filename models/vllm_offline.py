@@ -177,3 +177,32 @@ def _llm(folder: Path, shape: Shape, plan: Plan, options: ServeOptions) -> Any:
         disable_log_stats=True,
         **more,
     )
+
+
+def offline(
+    folder: Path,
+    *,
+    gpus: int = 1,
+    device: str = "cuda",
+    gpu_memory: float | None = None,
+    context: int | None = None,
+    options: ServeOptions | None = None,
+    work: Workload | None = None,
+) -> VllmOffline:
+    """The engine on `gpus` GPUs, planned as one replica over all of them. Raises ModelError listing every misfit."""
+    from models.fleet import prepare
+
+    options = options or ServeOptions(folder.name)
+    tensor_parallel = gpus if device == "cuda" and gpus > 1 else None
+    _, chosen, misfits = prepare(
+        folder,
+        gpus=gpus,
+        device=device,
+        gpu_memory=gpu_memory,
+        context=context,
+        tensor_parallel=tensor_parallel,
+        work=work,
+        options=options,
+    )
+    require(misfits, str(folder))
+    return VllmOffline(folder, chosen, options, work=work)
