@@ -145,7 +145,7 @@ def _repeated(row: Row, name: str, lost: list[str], here: bool) -> None:
 
 def _read_relations(root: Path, card: CardFile, builder: GraphBuilder) -> None:
     file, own, findings, rows = root / RELATIONS, root.name.strip(), builder.findings, 0
-    before = findings.error_count
+    before, place = findings.error_count, findings.short(file)
     for row in read_sheet(file, RELATION_HEADER, findings):
         rows += 1
         source, relation, target = row.name(0), row.name(1), row.name(4)
@@ -158,6 +158,6 @@ def _read_relations(root: Path, card: CardFile, builder: GraphBuilder) -> None:
                 message = f"{name!r} is no entity of {own!r}, no shared entity and no root{hint}; add it to {NODES}"
                 findings.error("dangling-edge", message, file, row.number)
         if ends[0] is not None and ends[1] is not None:
-            builder.edge(ends[0], relation, ends[1], row.text(2), row.text(3), file=findings.short(file), row=row.number)
+            builder.edge(ends[0], relation, ends[1], row.text(2), row.text(3), file=place, row=row.number)
     if not rows and findings.error_count == before:
         findings.warn("empty-sheet", "the sheet holds a header and no relation", file)

@@ -61,12 +61,14 @@ def read_graph(folder: Path, card: CardFile, media: Media, builder: GraphBuilder
     for line, owner in owners:
         if builder.find_exact(owner, owner) is None or not builder.is_root(owner):
             findings.error("unknown-owner", f"owner {owner!r} is no root of the graph", line.file, line.number)
+    place = ""
     for line in _lines(folder, "relations", media, findings):
+        place = place or findings.short(line.file)
         ends = [_end(line, column, ids) for column in ("source", "target")]
         relation = line.name("relation")
         if relation and ends[0] is not None and ends[1] is not None:
             text = (line.text("information"), line.text("condition"))
-            builder.edge(ends[0], relation, ends[1], *text, file=findings.short(line.file), row=line.number)
+            builder.edge(ends[0], relation, ends[1], *text, file=place, row=line.number)
 
 
 def question_file(folder: Path) -> Path:

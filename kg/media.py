@@ -42,8 +42,7 @@ class Media:
 
     def pictures(self, base: Path, cell: str, what: str, file: Path | str, row: int) -> tuple[Path, ...]:
         """The picture `base/cell`, or all pictures of that folder in natural order; () with a warning when there is none."""
-        path = base / cell
-        if not cell or not self.inside(path, what, file, row):
+        if not cell or not self.inside(path := base / cell, what, file, row):
             return ()
         try:
             if path.is_dir():
@@ -63,8 +62,7 @@ class Media:
 
     def clip(self, base: Path, cell: str, what: str, file: Path | str, row: int) -> Path | None:
         """The clip `base/cell`; None with a warning when it is not there."""
-        path = base / cell
-        if not cell or not self.inside(path, what, file, row):
+        if not cell or not self.inside(path := base / cell, what, file, row):
             return None
         try:
             if path.is_file():
