@@ -35,7 +35,7 @@ def decode(path: Path, index: ClipIndex, targets: Sequence[int], fit: Fit, emit:
                 beat()
                 outcome.found.add(pts)
                 emit(pts, np.ascontiguousarray(pixels), False)
-    except (ValueError, RuntimeError, IndexError) as error:  # decord's own errors derive from RuntimeError
+    except (decord.DECORDError, ValueError, RuntimeError, IndexError) as error:  # it also fails at random when its threads are starved
         rest = [pts for pts in targets if pts not in outcome.found]
         finished = load("pyav")(path, index, rest, fit, emit, beat)
         finished.found |= outcome.found

@@ -122,18 +122,20 @@ class ClipIndex:
     def shaky(self) -> frozenset[int]:
         """Frames that may have lost a reference: decoders conceal a lost packet without a word.
 
-        A lost picture was shown within a gap, so it came after the last picture before the gap that moved time forward; everything from
-        there to the next keyframe may lean on it.
+        A lost picture was shown within a gap. The last picture before the gap that moves time forward may itself lean on the lost one
+        (a B reference looks like that once the picture behind it is gone), so all after the one before it is doubted, up to the next
+        keyframe.
         """
         lost: set[int] = set()
         for before, _ in self.gaps:
             home = self.home(before)
             group = sorted((self.position[pts], pts) for pts in self.frames if self.home(pts) == home)
-            ahead, newest = home, self._pts(home)
+            forward, newest = [home, home], self._pts(home)
             for place, pts in group:
                 if pts > newest:
-                    ahead, newest = (place if pts <= before else ahead), pts
-            lost |= {pts for place, pts in group if place > ahead}
+                    newest = pts
+                    forward += [place] if pts <= before else []
+            lost |= {pts for place, pts in group if place > forward[-2]}
         return frozenset(lost)
 
     @property
