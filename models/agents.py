@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from models.prompts import Field, Prompt
-from models.requests import Request
+from models.requests import Completion, Request
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -34,6 +34,7 @@ class Call(Generic[R]):
         parse: reply text → value; never raises for a strange reply, "could not tell" is a value.
         round: the search round (0 before the search), for the profile.
         about: what the call is about (a walk, an entity), for logs and oracles; never sent.
+        read: completion → value, in place of `parse` where the reply's probabilities count too (`Decoding.probe`).
         whole: a reply that was cut at max_tokens is no reply: the driver throws CallFailed("cut") instead of parsing it.
     """
 
@@ -44,6 +45,11 @@ class Call(Generic[R]):
     round: int = 0
     about: object = None
     whole: bool = False
+    read: Callable[[Completion], R] | None = None
+
+    def value(self, completion: Completion) -> R:
+        """What the episode is resumed with."""
+        return self.read(completion) if self.read is not None else self.parse(completion.text)
 
 
 Episode = Generator[Sequence[Call[Any]], Sequence[Any], T]
