@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from video import pyav
-from video.errors import ClipMissing, NoTimestamps, NotAClip, NothingDecoded, NoVideo, OutsideData, VideoError
+from video.errors import ClipMissing, NotAClip, NothingDecoded, NoTimestamps, NoVideo, OutsideData, VideoError
 from video.options import FrameOptions
 from video.source import FrameSet, FrameStore
 

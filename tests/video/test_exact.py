@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from video import decoders, pyav
 from video.geometry import fit
 from video.index import ClipIndex
-from video.make_clips import Recipe, make, read_number
+from video.make_clips import Recipe, make, pictures, read_number
 from video.strategies import uniform
 
 NAMES = [
@@ -44,7 +44,7 @@ def test_evenly_spaced_frames_are_the_ones_asked_for(clips, name) -> None:
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_frames_of_open_groups_are_the_ones_asked_for(clips, name, data) -> None:
-    recipe, path = clips[name]
+    _, path = clips[name]
     index = pyav.scan(path)
     targets = tuple(sorted(data.draw(st.sets(st.sampled_from(index.frames), min_size=1, max_size=6))))
     seen, outcome = decoded(path, index, targets)
@@ -133,7 +133,7 @@ def test_deep_and_full_chroma_clips_come_out_as_8_bit_rgb(tmp_path, codec, depth
 def test_unlabelled_hd_is_bt709(tmp_path) -> None:
     """BT.709 and BT.601 part by 20 levels on strong chroma; players take unlabelled HD for BT.709."""
     recipe = Recipe("hd", width=1280, height=720, frames=1, seed=3)
-    _, u, v = next(__import__("video.make_clips", fromlist=["pictures"]).pictures(recipe))
+    _, u, v = next(pictures(recipe))
     pixels = _one(make(recipe, tmp_path / "hd.mp4"), 1280).astype(float)
     bar = pixels[4:12, 4:28].mean(axis=(0, 1))  # a black block: Y 16
     cb, cr = float(u[0, 0]) - 128, float(v[0, 0]) - 128

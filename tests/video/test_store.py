@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 
 from video import store as on_disk
-from video.errors import DecodeTimeout, DecoderCrashed, OptionError, VideoError
+from video.errors import DecoderCrashed, DecodeTimeout, OptionError, VideoError
 from video.make_clips import Recipe, make
 from video.options import FrameOptions
 from video.source import FrameStore
@@ -64,7 +64,7 @@ def test_a_changed_clip_is_a_new_digest(tmp_path, closed, read_numbers) -> None:
         old = frames.frames((), clip)
         make(Recipe("new", width=320, height=180, frames=20, seed=9), clip)
         new = frames.frames((), clip)
-    assert old.paths != new.paths and len(os.listdir(tmp_path / "store" / "frames")) == 2
+    assert old.paths != new.paths and len(list((tmp_path / "store" / "frames").iterdir())) == 2
     assert read_numbers(new.paths) == [record.number for record in new.records]
 
 
@@ -78,7 +78,8 @@ def test_other_options_are_another_entry_but_a_time_limit_is_not() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"strategy": "best"}, {"frames": 0}, {"long_side": 8}, {"format": "gif"}, {"decoder": "cv"}, {"timeout": 0}, {"background": "red"}]
+    "wrong",
+    [{"strategy": "best"}, {"frames": 0}, {"long_side": 8}, {"format": "gif"}, {"decoder": "cv"}, {"timeout": 0}, {"background": "red"}],
 )
 def test_options_outside_their_menu_are_refused(wrong) -> None:
     with pytest.raises(OptionError):
@@ -100,7 +101,7 @@ def test_what_a_killed_process_left_is_swept_away(tmp_path, closed) -> None:
         entry.rename(entry.with_name(f".{entry.name}.part"))  # as if killed before the rename
         (entry.with_name(f".{entry.name}.part") / "stray.jpg").write_bytes(b"half")
         assert frames.frames((), closed) == made
-    assert sorted(os.listdir(tmp_path / "frames")) == [entry.name] and not (entry / "stray.jpg").exists()
+    assert [left.name for left in (tmp_path / "frames").iterdir()] == [entry.name] and not (entry / "stray.jpg").exists()
 
 
 def test_nothing_is_left_of_a_build_that_fails(tmp_path) -> None:
@@ -171,7 +172,8 @@ def test_a_stuck_child_is_ended_and_costs_one_clip(tmp_path, bad_clips) -> None:
 
 
 def test_a_clip_that_takes_too_long_is_given_up(tmp_path, closed) -> None:
-    with FrameStore(tmp_path, FrameOptions(strategy="uniform", timeout=0.001), workers=1) as frames, pytest.raises(DecodeTimeout, match="longer than"):
+    hasty = FrameOptions(strategy="uniform", timeout=0.001)
+    with FrameStore(tmp_path, hasty, workers=1) as frames, pytest.raises(DecodeTimeout, match="longer than"):
         frames.frames((), closed)
     assert not [entry for entry in (tmp_path / "frames").glob("[!.]*")]
 
