@@ -66,14 +66,29 @@ def _faults(rows: Sequence[Row], dataset: Dataset, questions: Sequence[Question]
         yield from _said(lambda c=config: Agents.load(dataset.card, c.prompt_set))
     for path in {row.config.captions for row in rows if row.config.captions and row.setting.needs_offline_captions}:
         yield from _said(lambda p=path: read_captions(Path(p), dataset))
+    yield from _model_faults(rows)
+
+
+def check_models(rows: Sequence[Row]) -> None:
+    """The models' part of `check` alone, for when the data set is still to be made."""
+    faults = list(_model_faults(rows))
+    if faults:
+        raise ConfigError("\n".join(faults))
+
+
+def _model_faults(rows: Sequence[Row]) -> Iterable[str]:
     backends: dict[str, Backend] = {}
     for row in rows:
         backends |= row.config.backends
         judge = row.config.judge_backend
         if judge is not None:
             backends["judge"] = judge
+    gpus = max(row.config.gpu for row in rows)
+    roles: dict[Backend, list[str]] = {}
     for role, backend in backends.items():
-        yield from (f"{role}: {fault}" for fault in _backend_faults(backend, max(row.config.gpu for row in rows)))
+        roles.setdefault(backend, []).append(role)
+    for backend, names in roles.items():
+        yield from (f"{', '.join(names)}: {fault}" for fault in _backend_faults(backend, gpus))
 
 
 def _names(rows: Iterable[Row]) -> list[str]:

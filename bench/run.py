@@ -20,7 +20,7 @@ from bench.environment import environment
 from bench.folder import RunFolder, find_or_make
 from bench.frames import FrameKey
 from bench.predict import Job, jobs, pending, predict
-from bench.preflight import check, check_engines, chosen
+from bench.preflight import check, check_engines, check_models, chosen
 from bench.records import RecordWriter, digest
 from bench.report import markdown, terminal
 from bench.rows import Row
@@ -39,6 +39,8 @@ PLACES = ("data", "captions", "model", "endpoint", "roles")  # named by their di
 
 def run_suite(suite: str, rows: Sequence[Row], config: RunConfig, *, factory: OpenEngine = open_engine, cache: Path = CACHE) -> RunFolder:
     """Runs the rows and returns the run's folder. Raises UserError for what the user can mend, KeyboardInterrupt on Ctrl-C."""
+    if config.data == SAMPLE_WORLD and not Path(config.data).exists():
+        check_models(rows)  # before a minute is spent on the world
     dataset = open_data(config)
     questions = chosen(dataset, config.tasks, config.limit)
     check(rows, dataset, questions)

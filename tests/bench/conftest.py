@@ -105,10 +105,10 @@ PROMPTS = {
     "caption_judge": ("verdict", "caption_judge\n§{gold}\n§{generated}", ["gold", "generated"], []),
 }
 STYLE = {
-    "start": "{name}",
-    "step": ">{name}",
+    "start": "{name}{caption}",
+    "step": ">{name}{caption}",
     "info": "",
-    "caption": "({caption})",
+    "caption": "⟦{caption}⟧",
     "condition": "",
     "information": "",
     "neighbour": "{name}",
@@ -165,7 +165,7 @@ class Oracle:
 
     def __call__(self, request: Request) -> str:
         agent, *fields = [part.strip("\n") for part in request.text.split("\n§")]
-        return str(getattr(self, agent)(*(re.sub(r"\([^()]*\)", "", f) if agent in ("expander", "validator") else f for f in fields)))
+        return str(getattr(self, agent)(*(re.sub(r"⟦.*?⟧", "", field, flags=re.S) for field in fields)))
 
     @cached_property
     def _by_wording(self) -> dict[str, list[Question]]:
@@ -177,7 +177,7 @@ class Oracle:
 
     def _asked(self, question: str, caption: str) -> list[Question]:
         wording = self._by_wording.get(question, [])
-        return [q for q in wording if re.sub(r"\([^()]*\)", "", q.perception).strip() == caption.strip()] or wording
+        return [q for q in wording if q.perception.strip() == caption.strip()] or wording
 
     def topic(self, question: str, options: str) -> str:
         return self._asked(question, "")[0].root

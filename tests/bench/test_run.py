@@ -215,7 +215,7 @@ def test_offline_captions_can_be_brought(bench: Bench, config: RunConfig, oracle
     path.write_text(json.dumps({"Pike/Dart": "brought", "Bite": "brought too"}))
     folder = bench(config, oracle, settings="unaided-offline", captions=str(path))
     assert oracle.calls["captioner"] == 0
-    assert any("(brought)" in r.text or "brought" in r.text for r in oracle.requests)
+    assert any("⟦brought⟧" in r.text for r in oracle.requests if r.text.startswith("summarizer"))
     assert "2 of 4 brought" in " ".join(report(folder)["notes"])
 
 
