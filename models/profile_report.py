@@ -100,8 +100,8 @@ def table(levels: Sequence[Level], bounds: Mapping[str, Bound] | None = None, le
             out += [f"share that the server did serve: {sum(done) / sent:.3f}", ""]
     for concurrency, seconds in (least or {}).items():
         wall = quantile([level.seconds for level in levels if level.concurrency == concurrency], 0.5)
-        parts = f"prefill {seconds.prefill:.2f} s, decode {seconds.decode:.2f} s; measured {wall:.2f} s"
-        out.append(f"hardware bound at {concurrency} in flight: {parts}")
+        said = f"prefill {seconds.prefill:.2f} s, decode {seconds.decode:.2f} s; measured {wall:.2f} s"
+        out.append(f"hardware bound at {concurrency} in flight: {said}")
     return "\n".join(out).rstrip() + "\n"
 
 

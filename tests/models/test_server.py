@@ -235,7 +235,7 @@ def test_not_ready_in_time(model: Path, vllm: str, tmp_path: Path) -> None:
     behave(model, delay=600)
     with pytest.raises(ModelError, match="not ready after"), fleet_of(model, vllm, tmp_path / "logs", ready_seconds=0.5):
         pass
-    assert living(pids_of(model)) == []
+    assert processes_of(os.getpid()) == []
 
 
 def test_deaf_to_sigterm(model: Path, vllm: str, tmp_path: Path) -> None:
@@ -395,7 +395,7 @@ def test_stop_from_another_thread_while_it_starts(model: Path, vllm: str, tmp_pa
     with pytest.raises(ModelError), fleet:
         pass
     timer.join()
-    assert living(pids_of(model)) == []
+    assert processes_of(os.getpid()) == []
 
 
 def test_no_executable(tmp_path: Path) -> None:
