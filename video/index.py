@@ -122,20 +122,18 @@ class ClipIndex:
     def shaky(self) -> frozenset[int]:
         """Frames that may have lost a reference: decoders conceal a lost packet without a word.
 
-        A lost picture was shown within a gap. The last picture before the gap that moves time forward may itself lean on the lost one
-        (a B reference looks like that once the picture behind it is gone), so all after the one before it is doubted, up to the next
-        keyframe.
+        A lost picture was shown within a gap. Pictures shown before it lean on it only as far back as this clip reorders at all; those
+        shown after it may, up to the next keyframe.
         """
+        newest, back = self.frames[0], 0
+        for pts in self.pts:
+            if pts is not None:
+                newest = max(newest, pts)
+                back = max(back, newest - pts)
         lost: set[int] = set()
         for before, _ in self.gaps:
             home = self.home(before)
-            group = sorted((self.position[pts], pts) for pts in self.frames if self.home(pts) == home)
-            forward, newest = [home, home], self._pts(home)
-            for place, pts in group:
-                if pts > newest:
-                    newest = pts
-                    forward += [place] if pts <= before else []
-            lost |= {pts for place, pts in group if place > forward[-2]}
+            lost |= {pts for pts in self.frames if pts >= before - back and self.home(pts) == home}
         return frozenset(lost)
 
     @property
