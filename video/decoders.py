@@ -23,7 +23,7 @@ Emit = Callable[[int, Pixels, bool], None]  # pts, RGB of shape (height, width, 
 Beat = Callable[[], None]
 DENSE = 0.75  # share of the frames in the needed groups from which decord was measured to be no slower
 LINES = 720  # unlabelled colour is BT.709 from here on; decord takes all of it for BT.601
-LEAST, MOST = 32, 600  # frames of a request: decord's start is not worth fewer, and its memory grows with more
+LEAST, MOST = 32, 64  # frames of a request: decord's start is not worth fewer, and it holds them all at once
 
 
 @dataclass

@@ -1,12 +1,16 @@
 """The second decoder: decord (from the decord2 wheel), by frame count, at reduced size.
 
-Only for clips whose index proves that counting is exact (``decoders.uncountable``); its own timestamps are compared once more here, and any
-misfit hands the request to the verified decoder. Knows nothing of strategies. Try: python -m video CLIP --decoder decord --out DIR
+Only for clips whose index proves that counting is exact (``decoders.uncountable``). Two things that the index cannot prove are watched here:
+decord's own timestamps must agree, and its decoder must have nothing to complain of, since decord hands on damaged pictures without a word.
+Otherwise the verified decoder answers. Knows nothing of strategies. Try: python -m video CLIP --decoder decord --out DIR
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import decord
@@ -16,32 +20,49 @@ from video.decoders import Beat, Emit, Outcome, load
 from video.geometry import Fit
 from video.index import ClipIndex
 
-BATCH = 8  # frames held at once
-
 
 def decode(path: Path, index: ClipIndex, targets: Sequence[int], fit: Fit, emit: Emit, beat: Beat) -> Outcome:
-    """As ``decoders.Decoder``. decord turns pictures before it scales them, so it is given the upright size."""
-    outcome = Outcome()
+    """As ``decoders.Decoder``. Holds all frames until the last is known to be sound; requests are small (``decoders.MOST``).
+
+    decord turns pictures before it scales them, so it is given the upright size.
+    """
+    wanted = sorted(targets)
+    counts = [index.number[pts] for pts in wanted]
     try:
-        reader = decord.VideoReader(str(path), width=fit.upright[0], height=fit.upright[1], num_threads=2)
-        if len(reader) != len(index.frames):
-            raise ValueError(f"decord counts {len(reader)} frames, the index {len(index.frames)}")
-        wanted = sorted(targets)
-        for start in range(0, len(wanted), BATCH):
-            part = wanted[start : start + BATCH]
-            counts = [index.number[pts] for pts in part]
+        with _complaints() as heard:
+            reader = decord.VideoReader(str(path), width=fit.upright[0], height=fit.upright[1], num_threads=2)
+            if len(reader) != len(index.frames):
+                raise ValueError(f"decord counts {len(reader)} frames, the index {len(index.frames)}")
             _same_times(reader, index, counts)
-            for pts, pixels in zip(part, reader.get_batch(counts).asnumpy(), strict=True):
-                beat()
-                outcome.found.add(pts)
-                emit(pts, np.ascontiguousarray(pixels), False)
+            frames = reader.get_batch(counts).asnumpy()
+            del reader
+        if heard:
+            raise ValueError(f"its decoder complained: {heard[0]}")
     except (decord.DECORDError, ValueError, RuntimeError, IndexError) as error:  # it also fails at random when its threads are starved
-        rest = [pts for pts in targets if pts not in outcome.found]
-        finished = load("pyav")(path, index, rest, fit, emit, beat)
-        finished.found |= outcome.found
-        finished.notes.insert(0, f"decord gave up after {len(outcome.found)} frames, pyav went on: {str(error).splitlines()[0][:200]}")
-        return finished
-    return outcome
+        outcome = load("pyav")(path, index, targets, fit, emit, beat)
+        outcome.notes.insert(0, f"decord was not believed, pyav answered ({str(error).splitlines()[0][:200]})")
+        return outcome
+    for pts, pixels in zip(wanted, frames, strict=True):
+        beat()
+        emit(pts, np.ascontiguousarray(pixels), False)
+    return Outcome(set(wanted))
+
+
+@contextmanager
+def _complaints() -> Iterator[list[str]]:
+    """What native code writes to standard error inside the block, by lines, filled when the block ends: decord has no other way to tell."""
+    heard: list[str] = []
+    decord.logging.set_level(decord.logging.ERROR)
+    with tempfile.TemporaryFile() as file:
+        kept = os.dup(2)
+        os.dup2(file.fileno(), 2)
+        try:
+            yield heard
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+            file.seek(0)
+            heard += file.read().decode(errors="replace").splitlines()
 
 
 def _same_times(reader: decord.VideoReader, index: ClipIndex, counts: list[int]) -> None:

@@ -72,7 +72,11 @@ def shared_clips() -> Path:
 
 def numbers(paths: Any) -> list[int]:
     """The frame numbers that written pictures carry."""
-    return [read_number(np.asarray(Image.open(path).convert("RGB"))) for path in paths]
+    found = []
+    for path in paths:
+        with Image.open(path) as image:
+            found.append(read_number(np.asarray(image.convert("RGB"))))
+    return found
 
 
 def command(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:

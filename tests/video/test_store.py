@@ -19,6 +19,7 @@ from video import store as on_disk
 from video.errors import DecoderCrashed, DecodeTimeout, OptionError, VideoError
 from video.make_clips import Recipe, make
 from video.options import FrameOptions
+from video.pictures import size
 from video.source import FrameStore
 from video.workers import Child, Pool
 
@@ -54,7 +55,8 @@ def test_the_entry_says_what_is_in_it(tmp_path, closed) -> None:
     assert [frame["number"] for frame in index["frames"]] == [record.number for record in made.records]
     assert index["decoder"] == "pyav" and index["reason"] and all(frame["pts"] is not None for frame in index["frames"])
     assert made.paths[0].parent.parent == tmp_path / "frames"
-    assert Image.open(made.paths[0]).format == "JPEG"
+    with Image.open(made.paths[0]) as image:
+        assert image.format == "JPEG"
 
 
 def test_a_changed_clip_is_a_new_digest(tmp_path, closed, read_numbers) -> None:
@@ -123,7 +125,7 @@ def test_two_processes_that_want_the_same_frames_agree(tmp_path, closed) -> None
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) for _ in range(2)]
     answers = [process.communicate()[0] for process in running]
     assert answers[0] == answers[1] and len(answers[0].splitlines()) == 4
-    assert all(Image.open(path).size == (320, 180) for path in answers[0].splitlines())
+    assert all(size(Path(path)) == (320, 180) for path in answers[0].splitlines())
     assert len(list((tmp_path / "frames").iterdir())) == 1
 
 
