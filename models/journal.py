@@ -197,7 +197,7 @@ class Journal:
         if "full" in text:
             remedy = "make room on the disk, then run the same command again: it goes on from here"
         elif "readonly" in text or "read-only" in text or "unable to open" in text:
-            remedy = "make the run folder writable, or give another with --out"
+            remedy = "make the run folder writable, or give another one"
         elif "not a database" in text or "malformed" in text:
             remedy = "the file is damaged or no journal: move it away; the calls it held will be asked again"
         return RunError(f"the journal cannot be used: {text}", where=str(self.path), remedy=remedy)
@@ -244,7 +244,7 @@ def _take(path: Path) -> IO[str]:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = path.open("a+", encoding="utf-8")
     except OSError as error:
-        remedy = "make the run folder writable, or give another with --out"
+        remedy = "make the run folder writable, or give another one"
         raise RunError(f"cannot be written: {error.strerror}", where=str(path.parent), remedy=remedy) from None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -253,7 +253,7 @@ def _take(path: Path) -> IO[str]:
         who = lock.read(20).strip()
         lock.close()
         said = f"another run is using this folder{f' (process {who})' if who else ''}"
-        raise RunError(said, where=str(path.parent), remedy="wait for it or stop it, or give another folder with --out") from None
+        raise RunError(said, where=str(path.parent), remedy="wait for it or stop it, or give another folder") from None
     lock.seek(0)
     lock.truncate()
     lock.write(str(os.getpid()))
