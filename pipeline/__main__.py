@@ -10,7 +10,7 @@ import os
 import sys
 
 from models.errors import UserError
-from pipeline import index_cli
+from pipeline import ask_cli, index_cli
 from pipeline.relevance import cli as relevance_cli
 from pipeline.safety import cli as safety_cli
 
@@ -20,7 +20,7 @@ def main(arguments: list[str] | None = None) -> int:
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     parser = argparse.ArgumentParser(prog="python -m pipeline", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
-    for module in (index_cli, relevance_cli, safety_cli):
+    for module in (index_cli, relevance_cli, safety_cli, ask_cli):
         module.add_parser(commands)
     args = parser.parse_args(arguments)
     try:
