@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests_pipeline import Colours, Words, noise
 
 from models.errors import DataError
 from pipeline import build as building
@@ -22,7 +23,6 @@ from pipeline.collection import Collection
 from pipeline.documents import Document, Notes
 from pipeline.passages import dump, fuse, parse
 from pipeline.vectors import Vectors, write
-from tests_pipeline import Colours, Words, noise
 
 DOCS = [
     Document("oak", "Oak", "Oaks are trees with acorns. Their wood is hard."),

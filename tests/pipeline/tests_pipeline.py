@@ -8,6 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 from PIL import Image
 
+from models.engines import Workload
+from models.errors import CallFailed
+from models.requests import Completion, Request
 from pipeline.encoders import Nature
 from pipeline.text_index import terms
 from pipeline.vectors import Floats
@@ -43,3 +46,25 @@ class Colours:
 def noise(seed: int, size: tuple[int, int] = (32, 24)) -> Image.Image:
     pixels = np.random.default_rng(seed).integers(0, 256, (4, 4, 3), np.uint8)
     return Image.fromarray(pixels).resize(size, Image.Resampling.NEAREST)
+
+
+class Scripted:
+    """A chat model that answers by what its prompt holds: the first rule whose words are all in the text. Keeps what it was asked."""
+
+    name, digest, slots = "scripted", "scripted", 64
+    can_constrain: frozenset[str] = frozenset()
+
+    def __init__(self, *rules: tuple[str, str]) -> None:
+        self.rules = rules
+        self.asked: list[str] = []
+
+    def check(self, work: Workload) -> None: ...
+    async def open(self) -> None: ...
+    async def close(self) -> None: ...
+
+    async def complete(self, request: Request) -> Completion:
+        self.asked.append(request.text)
+        for words, reply in self.rules:
+            if words in request.text:
+                return Completion(reply)
+        raise CallFailed("unscripted", request.text[:80])
