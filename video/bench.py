@@ -130,7 +130,7 @@ def timing(recipes: Sequence[Recipe], paths: dict[str, Path], repeats: int) -> I
 
 def shots(recipes: Sequence[Recipe], paths: dict[str, Path]) -> Iterable[Row]:
     """Share of shots, short bursts among them, from which at least one of ten frames comes."""
-    for name in ("content", "content-hq", "uniform"):
+    for name in ("content", "content-hq", "uniform") if recipes else ():
         hit = total = 0
         with tempfile.TemporaryDirectory() as folder:
             for recipe in recipes:

@@ -1,8 +1,9 @@
 """The second decoder: decord (from the decord2 wheel), by frame count, at reduced size.
 
-Only for clips whose index proves that counting is exact (``decoders.uncountable``). Two things that the index cannot prove are watched here:
-decord's own timestamps must agree, and its decoder must have nothing to complain of, since decord hands on damaged pictures without a word.
-Otherwise the verified decoder answers. Knows nothing of strategies. Try: python -m video CLIP --decoder decord --out DIR
+Only for clips whose index proves that counting is exact (``decoders.uncountable``). Two things that the index cannot prove are watched
+here: decord's own timestamps must agree, and its decoder must have nothing to complain of, since decord hands on damaged pictures
+without a word. Otherwise the verified decoder answers. Knows nothing of strategies. Try: python -m video CLIP --decoder decord --out
+DIR
 """
 
 from __future__ import annotations

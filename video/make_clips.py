@@ -140,7 +140,7 @@ def sound_recipes(width: int, height: int, frames: int, preset: str = "veryfast"
         Recipe("h264_gop250.mp4", gop=250, **common),
         Recipe("h264_open.mp4", open_gop=True, **common),
         Recipe("h264_vfr.mp4", uneven=True, **common),
-        Recipe("h264_editlist.mp4", hidden=45, **common),
+        Recipe("h264_editlist.mp4", hidden=min(45, frames // 3), **common),
         Recipe("h264.mkv", **common),
         Recipe("hevc_open.mp4", codec="libx265", open_gop=True, **common),
         Recipe("hevc_closed.mp4", codec="libx265", **common),
