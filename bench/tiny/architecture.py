@@ -164,6 +164,13 @@ def load(folder: Path) -> Any:
     return model.eval()
 
 
+def cast(model: Any, dtype: torch.dtype) -> Any:
+    """The model with its parameters in `dtype`. Buffers stay: rotary frequencies in bfloat16 would turn the positions."""
+    for p in model.parameters():
+        p.data = p.data.to(dtype)
+    return model
+
+
 def vision_tower(model: Any) -> nn.Module:
     """The part of the model that sees (without the language model)."""
     tower: nn.Module = model.model.visual if hasattr(model.model, "visual") else model.model.vision_tower
@@ -182,14 +189,16 @@ def export(model: Any, tokenizer: Tokenizer, family: Family, folder: Path, card:
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True)
     dtype = next(model.parameters()).dtype
-    model.to(torch.bfloat16).save_pretrained(fresh)
-    model.to(dtype)
+    cast(model, torch.bfloat16).save_pretrained(fresh)
+    cast(model, dtype)
     fast: Any = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=tokenizer, eos_token="<|im_end|>", pad_token="<|endoftext|>", unk_token="[UNK]", padding_side="left",
         model_max_length=CONTEXT, clean_up_tokenization_spaces=False, extra_special_tokens=_extra_tokens(family),
     )  # fmt: skip
     fast.chat_template = chat_template(family.chat_image, family.chat_video)
     fast.save_pretrained(fresh)
+    for file in fresh.iterdir():  # safetensors writes for the owner alone
+        file.chmod(0o644)
     _write_json(fresh / "preprocessor_config.json", family.image_processor)
     _write_json(fresh / "processor_config.json", {"image_processor": family.image_processor, **family.processor})
     (fresh / "README.md").write_text(card, encoding="utf-8")

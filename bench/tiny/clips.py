@@ -113,10 +113,12 @@ class Pool:
         rng = Random(f"clips/{self.seed}/{number}")
         frames, rows, start = [], [], 0
         for n in range(SHARD):
-            # every label and family in turn, so that the first shard already has one of each
+            # every label and family in turn
             motion, element = LABELS[(number * SHARD + n) // 2 % len(LABELS)]
             family = FAMILIES[n % 2]
-            count = 4 if rng.random() < 0.15 or (number == 0 and n < 2 * len(LABELS)) else 3
+            count = 4 if rng.random() < 0.15 else 3
+            if number == 0 and n < 4 * len(LABELS):  # so the first shard alone holds every label with three and with four frames
+                count = 4 if n < 2 * len(LABELS) else 3
             frames.append(draw_clip(any_look(rng), motion, element, family, rng.getrandbits(30), count, rng))
             rows.append((motion, element, family, start, count))
             start += count
@@ -131,5 +133,5 @@ class Pool:
 if __name__ == "__main__":
     pool, begun = Pool(Path(sys.argv[1]), 10_000), time.time()
     for i in range(int(sys.argv[2])):
-        pool.shard(i).__next__()
+        next(pool.shard(i))
         print(f"shard {i}: {(time.time() - begun) / 60:.1f} minutes, {HEIGHT}x{WIDTH}", flush=True)

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from bench.tiny import patches, samples
-from bench.tiny.architecture import Family
+from bench.tiny.architecture import Family, cast
 from bench.tiny.clips import draw_clip
 from bench.tiny.data import Encoder
 from bench.tiny.primers import PRIMERS
@@ -72,7 +72,7 @@ class Speaker:
     """Greedy replies in batches, from a stock model in memory."""
 
     def __init__(self, model: Any, encoder: Encoder, family: Family, batch: int = 32) -> None:
-        self.model, self.encoder, self.family, self.batch = model.to(torch.bfloat16).eval(), encoder, family, batch
+        self.model, self.encoder, self.family, self.batch = cast(model, torch.bfloat16).eval(), encoder, family, batch
 
     @torch.no_grad()
     def reply(self, prompts: Sequence[Sequence[int]], clips: Sequence[np.ndarray[Any, Any] | None], tokens: int = 96) -> list[str]:
