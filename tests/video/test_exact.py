@@ -135,7 +135,7 @@ def test_wide_pixels_widen_the_picture(tmp_path) -> None:
 @pytest.mark.parametrize(("codec", "depth", "chroma"), [("libx265", 10, 420), ("libx264", 8, 444), ("libx264", 10, 420)])
 def test_deep_and_full_chroma_clips_come_out_as_8_bit_rgb(tmp_path, codec, depth, chroma) -> None:
     plain = _one(make(Recipe("p", width=320, height=180, frames=2), tmp_path / "plain.mp4"))
-    path = make(Recipe("d", codec=codec, width=320, height=180, frames=2, depth=depth, chroma=chroma), tmp_path / "deep.mp4")
+    path = make(Recipe("d", codec=codec, width=320, height=180, frames=12, depth=depth, chroma=chroma), tmp_path / "deep.mp4")
     pixels = _one(path)
     assert pixels.dtype == np.uint8 and pixels.shape == (180, 320, 3) and read_number(pixels) == 0
     assert np.abs(pixels.astype(int) - plain).mean() < 6  # three lossy encodings of one picture
