@@ -17,7 +17,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from models.errors import DataError
 from models.requests import Picture
 
-MAX_PIXELS = 120_000_000  # decoded at full size; a JPEG beyond it is decoded at a half, a quarter or an eighth
+MAX_PIXELS = 120_000_000  # of a decoded picture; a JPEG is decoded at a half, a quarter or an eighth where that is enough
 LONG_SIDE = 2048  # pixels of what is handed out
 _BACKGROUND = (255, 255, 255)
 

@@ -59,8 +59,9 @@ class RelevanceClassifier:
         device: str = "cpu",
     ) -> None:
         self.base = base or minilm_folder()
-        self.adapter, self.max_tokens, self.budget, self.device = adapter, max_tokens, budget, device
         self.network = electra.load(self.base)
+        self.max_tokens = min(max_tokens, self.network.sizes.max_position_embeddings)
+        self.adapter, self.budget, self.device = adapter, budget, device
         self.card: dict[str, Any] = {}
         if adapter is not None:
             tensors, self.card = read_adapter(adapter)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -58,11 +60,25 @@ def test_one_pixel_and_slivers_are_padded_before_they_are_sent(tmp_path: Path) -
     assert prepare(tmp_path / "1.png", tmp_path / "store").digest == one.digest
 
 
-def test_huge_pictures(tmp_path: Path) -> None:
-    with pytest.raises(BadPicture, match="20000x20000"):
-        load(save(tmp_path, Image.new("1", (20_000, 20_000)), "huge.png"))
-    big = load(save(tmp_path, Image.new("L", (5000, 4000)), "big.jpg"), 512)
-    assert max(big.size) == 512
+def claiming(width: int, height: int) -> bytes:
+    """A PNG whose header claims a size."""
+    header = struct.pack(">IIBBBBB", width, height, 1, 0, 0, 0, 0)
+    chunks = b"".join(
+        struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+        for kind, body in ((b"IHDR", header), (b"IDAT", zlib.compress(b"")), (b"IEND", b""))
+    )
+    return b"\x89PNG\r\n\x1a\n" + chunks
+
+
+@pytest.mark.parametrize("size", [(20_000, 20_000), (13_000, 10_000), (2**31 - 1, 2**31 - 1)])
+def test_huge_pictures_are_refused_before_they_are_decoded(tmp_path: Path, size: tuple[int, int]) -> None:
+    (tmp_path / "huge.png").write_bytes(claiming(*size))
+    with pytest.raises(BadPicture, match="pixels"):
+        load(tmp_path / "huge.png")
+
+
+def test_large_pictures_are_scaled(tmp_path: Path) -> None:
+    assert load(save(tmp_path, Image.new("L", (3000, 1500)), "big.jpg"), 512).size == (512, 256)
 
 
 def test_what_is_no_picture(tmp_path: Path) -> None:
