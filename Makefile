@@ -1,6 +1,6 @@
 # Wraps `python -m <room> …` and nothing else: every variable has a command-line twin (make help).
 .DEFAULT_GOAL := help
-.PHONY: help setup bench test test-fast test-vllm test-offline report world check lint format lock clean ask serve plan profile models train-tiny eval-tiny caption video-bench
+.PHONY: help setup bench test test-vllm report world check lint format lock clean ask serve plan profile train-tiny eval-tiny caption video-bench
 
 KNOWN := GPU MODEL DATA JUDGE ENDPOINT JUDGE_ENDPOINT SETTINGS LIMIT SUITE PROMPTS K ORDER KEYFRAMES RUN SET CONFIG ARGS PYTHON \
          SEED CREATURES CLIPS OUT Q IMAGE SHELL MAKEFLAGS
@@ -8,7 +8,10 @@ $(foreach v,$(.VARIABLES),$(if $(filter command%line,$(subst $() ,%,$(origin $v)
   $(error unknown variable $v: make knows $(filter-out SHELL MAKEFLAGS,$(KNOWN)), see `make help`))))
 
 PYTHON ?= python3
-VENV := .venv
+# GPUs are served by vLLM, whose torch is another one: a virtual environment of its own, from a lock of its own.
+EXTRA := $(if $(filter-out 0,$(GPU)),vllm)
+VENV := $(if $(EXTRA),.venv-gpu,.venv)
+LOCKS := $(if $(EXTRA),locks/vllm.txt,locks/cpu.txt locks/torch-cpu.txt)
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 export HF_HUB_OFFLINE := 1
@@ -37,7 +40,8 @@ help:
 	@echo "make check DATA=…   lint a data set      make caption DATA=… MODEL=…   its offline captions"
 	@echo "make train-tiny     train the embedded model from nothing      make eval-tiny   score it"
 	@echo "make video-bench    the keyframe sampler on 4K60 clips, measured here"
-	@echo "make serve|plan     vLLM on this machine's GPUs: MODEL= GPU="
+	@echo "make serve|plan     vLLM on this machine's GPUs: MODEL= GPU=      make profile     latency of its agent rounds"
+	@echo "make test-vllm      real vllm serve (its CPU build, in a venv of its own) with tiny models"
 	@echo "make lint | format | lock | clean | setup"
 	@echo
 	@echo "variable        twin                what"
@@ -59,8 +63,8 @@ help:
 	@echo "PYTHON=         (interpreter)       Python 3.11 to 3.13 for a new .venv"
 
 setup: $(READY)
-$(READY): locks/cpu.txt locks/torch-cpu.txt scripts/install.py
-	@$(PYTHON) scripts/install.py $(VENV)
+$(READY): $(LOCKS) scripts/install.py
+	@$(PYTHON) scripts/install.py $(VENV) $(EXTRA)
 
 bench: $(READY)
 	@$(PY) -m bench $(if $(filter $(SUITES),$(SUITE)),$(SUITE),run) $(BENCH_FLAGS)
@@ -78,7 +82,7 @@ caption: $(READY)
 	@$(PY) -m kg caption $(call flag,DATA,) $(call flag,MODEL,--model) $(call flag,OUT,--out) $(ARGS)
 
 serve plan: $(READY)
-	@$(PY) -m models $@ $(call flag,MODEL,) $(call flag,GPU,--gpu) $(ARGS)
+	@$(PY) -m models $@ $(call flag,MODEL,) $(call flag,GPU,--gpus) $(ARGS)
 
 train-tiny eval-tiny: $(READY)
 	@$(PY) -m bench $@ $(ARGS)
@@ -89,8 +93,15 @@ video-bench: $(READY)
 ask: $(READY)
 	@$(PY) -m pipeline ask $(call flag,Q,) $(call flag,IMAGE,--image) $(ARGS)
 
+profile: $(READY)
+	@$(PY) -m models profile $(call flag,RUN,--replay) $(call flag,MODEL,--model) $(call flag,GPU,--gpus) $(ARGS)
+
 test: $(READY)
 	@scripts/offline.sh $(PY) -m pytest $(ARGS)
+
+test-vllm: $(READY)
+	@scripts/make_vllm_venv.sh
+	@$(PY) -m pytest -m vllm $(ARGS)
 
 lint: $(READY)
 	@$(PY) -m ruff check .

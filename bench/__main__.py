@@ -123,6 +123,30 @@ def _compare(arguments: argparse.Namespace) -> int:
     return run(arguments)
 
 
+def _train_options(parser: argparse.ArgumentParser) -> None:
+    from bench.tiny.cli import add_arguments
+
+    add_arguments(parser)
+
+
+def _train(arguments: argparse.Namespace) -> int:
+    from bench.tiny.cli import run
+
+    return run(arguments)
+
+
+def _eval_options(parser: argparse.ArgumentParser) -> None:
+    from bench.tiny.cli import add_eval_arguments
+
+    add_eval_arguments(parser)
+
+
+def _eval(arguments: argparse.Namespace) -> int:
+    from bench.tiny.cli import run_eval
+
+    return run_eval(arguments)
+
+
 COMMANDS: Mapping[str, Command] = {
     "run": Command("predict, judge and report, in the settings asked for", _options, _run),
     "score": Command("judge a run again, without predicting again", _score_options, _score),
@@ -130,6 +154,8 @@ COMMANDS: Mapping[str, Command] = {
     "world": Command("make the sample world", _world_options, _world),
     "ablations": Command("the paper's ablations as one grid (Tables 5, 17, 19, Figure 6)", _ablation_options, _ablations),
     "agreement": Command("how often a judge agrees with labelled verdicts (Table 16)", _agreement_options, _agreement),
+    "train-tiny": Command("train the embedded model from nothing", _train_options, _train),
+    "eval-tiny": Command("score the embedded model, skill by skill, on worlds it has not seen", _eval_options, _eval),
     "compare": Command("two runs, question by question", _compare_options, _compare),
 }
 

@@ -65,6 +65,8 @@ class RunConfig(BaseModel):
     model: str = _field(EMBEDDED_MODEL, "model folder, registered name, or the name that an endpoint serves")
     endpoint: str | None = _field(None, "an OpenAI-compatible server, e.g. http://127.0.0.1:8000/v1")
     gpu: int = _field(0, "number of GPUs for a model folder; 0 runs it on the CPU", ge=0)
+    served_on: Literal["cuda", "cpu"] = _field("cuda", "what --gpu counts: GPUs, or servers of vLLM's CPU build (for tests)")
+    vllm_args: str = _field("", "flags for vllm serve, which win over ours: --vllm-args '--max-num-seqs 32'")
     roles: dict[str, Role] = _field({}, f"a different model for a role ({', '.join(ROLES)}): --set roles.validator=FOLDER")
     judge: str | None = _field(None, "judge model (folder or name), or 'exact'; the judged model itself without it, said in the report")
     judge_endpoint: str | None = _field(None, "server of the judge; without it a judge that is no folder is asked at --endpoint")
@@ -127,7 +129,9 @@ class RunConfig(BaseModel):
         return self.model_dump(mode="json", exclude=set(NOT_PREDICTING))
 
 
-NOT_PREDICTING = frozenset({"judge", "judge_endpoint", "similarity", "slots", "batch", "timeout", "runs", "name", "tags", "gpu", "retry"})
+NOT_PREDICTING = frozenset(
+    {"judge", "judge_endpoint", "similarity", "slots", "batch", "timeout", "runs", "name", "tags", "gpu", "served_on", "retry"}
+)
 
 
 def parse_set(text: str) -> tuple[list[str], Any]:

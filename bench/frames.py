@@ -38,16 +38,19 @@ class FrameKey:
 
 
 def prepare(
-    title: str, media: Mapping[int, tuple[Sequence[Path], Path | None]], key: FrameKey, root: Path
+    title: str, media: Mapping[int, tuple[Sequence[Path], Path | None]], key: FrameKey, root: Path, data: Path
 ) -> dict[int, Pictures | NoFrames]:
-    """Frames for every (pictures, clip), cut once and kept under `root`. What cannot be used stands in its place with the reason."""
+    """Frames for every (pictures, clip), cut once and kept under `root`; only files in `data` are opened.
+
+    What cannot be used stands in its place with the reason.
+    """
     from video.errors import VideoError
     from video.options import FrameOptions
     from video.source import FrameStore
 
     options = FrameOptions(strategy=key.keyframes, frames=key.max_frames, long_side=key.max_side)
     found: dict[int, Pictures | NoFrames] = {}
-    with FrameStore(root, options) as store, progress(title, len(media)) as tell:
+    with FrameStore(root, options, data_root=data) as store, progress(title, len(media)) as tell:
         sets = store.prepare(list(media.values()), progress=lambda done, total: tell(done, ""))
     for index, frames in zip(media, sets, strict=True):
         if isinstance(frames, VideoError):

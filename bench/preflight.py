@@ -9,8 +9,9 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from bench.config import Backend
+from bench.config import Backend, RunConfig
 from bench.rows import Row
+from bench.workshop import CACHE, planned
 from kg.agents import Agents
 from kg.captions import captioned, read_captions
 from kg.dataset import Dataset, Question
@@ -83,12 +84,11 @@ def _model_faults(rows: Sequence[Row]) -> Iterable[str]:
         judge = row.config.judge_backend
         if judge is not None:
             backends["judge"] = judge
-    gpus = max(row.config.gpu for row in rows)
     roles: dict[Backend, list[str]] = {}
     for role, backend in backends.items():
         roles.setdefault(backend, []).append(role)
     for backend, names in roles.items():
-        yield from (f"{', '.join(names)}: {fault}" for fault in _backend_faults(backend, gpus))
+        yield from (f"{', '.join(names)}: {fault}" for fault in _backend_faults(backend, rows[0].config))
 
 
 def _names(rows: Iterable[Row]) -> list[str]:
@@ -107,15 +107,15 @@ def _said(action: object) -> Iterable[str]:
         yield str(error)
 
 
-def _backend_faults(backend: Backend, gpus: int) -> Iterable[str]:
+def _backend_faults(backend: Backend, config: RunConfig) -> Iterable[str]:
     if not backend.model:
         yield "no model is named — give --model"
     elif backend.endpoint is not None:
         for url in backend.endpoint.split(","):
             if not url.strip().startswith(("http://", "https://")):
                 yield f"endpoint {url!r} is no address — for example http://127.0.0.1:8000/v1"
-    elif gpus:
-        yield f"{backend.model} on {gpus} GPUs needs a server — start one (vllm serve {backend.model}) and give its address with --endpoint"
+    elif config.gpu:
+        yield from _said(lambda: planned(backend, config, CACHE, CACHE))
     else:
         yield from _said(lambda: inspect(locate(backend.model)))
 

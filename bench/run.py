@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +28,12 @@ from bench.rows import Row
 from bench.score import Judge, exact_judge, judge_run, model_judge
 from bench.settings import SETTINGS
 from bench.summary import summarize
-from bench.workshop import OpenEngine, Workshop, open_engine
+from bench.workshop import CACHE, OpenEngine, Workshop, open_engine
 from kg.dataset import Dataset, Question
 from models.engines import Engine
 from models.journal import Journal
 from models.progress import console
 
-CACHE = Path(".cache")
 PLACES = ("data", "captions", "model", "endpoint", "roles")  # named by their digests instead
 
 
@@ -47,16 +47,19 @@ def run_suite(suite: str, rows: Sequence[Row], config: RunConfig, *, factory: Op
     workshop = Workshop(dataset, cache, factory)
     manifest = _manifest(suite, rows, config, dataset, questions, workshop)
     folder, _ = find_or_make(Path(config.runs), suite, config.model, manifest)
-    with Journal(folder.journal) as journal:
+    workshop.logs = folder.path
+    with Journal(folder.journal) as journal, closing(workshop):
         todo = pending(jobs(rows, questions), folder.records(), retry=config.retry)
         judge = make_judge(config, workshop)
         if todo:
-            check_engines(rows, _engines(rows, judge, workshop), [workshop.agents(row.config) for row in rows])
+            check_engines(rows, _engines(rows, judge, workshop, config), [workshop.agents(row.config) for row in rows])
             folder.started(environment())
             manifest["notes"] = _missing_media(rows, dataset) + _predict(todo, questions, dataset, workshop, journal, folder)
         else:
             manifest["notes"] = folder.manifest().get("notes", [])
         folder.write("config.json", json.dumps(manifest, indent=1))
+        if not config.judges_itself:
+            workshop.close()  # the GPUs are the judge's now
         judge_run(folder, folder.records(), judge, dataset.graph, journal)
     return folder
 
@@ -87,8 +90,11 @@ def _missing_media(rows: Sequence[Row], dataset: Dataset) -> list[str]:
     )
 
 
-def _engines(rows: Sequence[Row], judge: Judge, workshop: Workshop) -> dict[str, Engine]:
-    """The roles of every engine that predicts → that engine; under "judge" one that only judges."""
+def _engines(rows: Sequence[Row], judge: Judge, workshop: Workshop, config: RunConfig) -> dict[str, Engine]:
+    """The roles of every engine that predicts → that engine; under "judge" one that only judges.
+
+    A judge that is to be served on the same GPUs is started when the predicting is over; preflight has planned it.
+    """
     roles: dict[int, list[str]] = {}
     engines: dict[int, Engine] = {}
     for row in rows:
@@ -98,7 +104,9 @@ def _engines(rows: Sequence[Row], judge: Judge, workshop: Workshop) -> dict[str,
             if role not in roles.setdefault(id(engine), []):
                 roles[id(engine)].append(role)
     found = {", ".join(roles[key]): engine for key, engine in engines.items()}
-    if judge.engine is not None and id(judge.engine()) not in engines:
+    judging = config.judge_backend
+    later = judging is not None and not config.judges_itself and workshop.serves(judging, config)
+    if judge.engine is not None and not later and id(judge.engine()) not in engines:
         found["judge"] = judge.engine()
     return found
 
@@ -202,9 +210,9 @@ def score(path: Path, changes: Mapping[str, Any], *, factory: OpenEngine = open_
     folder = RunFolder(path)
     manifest = folder.manifest()
     config = validate({**manifest["config"], **changes})
-    workshop = Workshop(open_data(config), cache, factory)
+    workshop = Workshop(open_data(config), cache, factory, logs=folder.path)
     records = folder.records()
-    with Journal(folder.journal) as journal:
+    with Journal(folder.journal) as journal, closing(workshop):
         judge = make_judge(config, workshop)
         if judge.engine is not None:
             check_engines((), {"judge": judge.engine()}, [workshop.agents(config)])

@@ -6,8 +6,10 @@ Knows no episode. Engines come from a factory, so that a test brings its own. Tr
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bench.config import ROLES, Backend, RunConfig
 from bench.episode import World
@@ -18,9 +20,15 @@ from kg.agents import Agents
 from kg.captions import captioned
 from kg.dataset import Dataset, Question
 from models.engines import Engine, EngineSpec, make_engine
+from models.managed import ManagedEngine
+from models.progress import console
+
+if TYPE_CHECKING:
+    from models.fleet import Fleet
 
 __all__ = ["NoFrames", "OpenEngine", "Workshop", "open_engine"]
 
+CACHE = Path(".cache")
 OpenEngine = Callable[[Backend, RunConfig], Engine]
 
 
@@ -38,6 +46,21 @@ def open_engine(backend: Backend, config: RunConfig) -> Engine:
     )
 
 
+def planned(backend: Backend, config: RunConfig, media: Path, logs: Path) -> Fleet:
+    """The vLLM servers for a model folder on `config.gpu` GPUs, checked and planned, not started. Raises ModelError with every misfit."""
+    from models.fleet import serve
+    from models.locate import locate
+    from models.vllm_flags import ServeOptions, split_args
+
+    folder = locate(backend.model)
+    options = ServeOptions(folder.absolute().name, pictures=config.max_frames, media=media.absolute(), extra=split_args(config.vllm_args))
+    return serve(folder, log_folder=logs, options=options, gpus=config.gpu, replicas=config.gpu, device=config.served_on, tell=_say)
+
+
+def _say(line: str) -> None:
+    console().print(line, highlight=False, markup=False)
+
+
 def identify(backend: Backend, config: RunConfig) -> str:
     """What names a backend in a run's manifest, without loading it. Raises ModelError for a folder that is not whole."""
     if backend.endpoint:
@@ -50,14 +73,16 @@ def identify(backend: Backend, config: RunConfig) -> str:
 
 @dataclass
 class Workshop:
-    """One per process and data set."""
+    """One per process and data set. `logs` is where servers that it starts write; `close` stops them."""
 
     dataset: Dataset
     cache: Path
     factory: OpenEngine = open_engine
+    logs: Path = CACHE / "servers"
     offline: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
     _agents: dict[str, Agents] = field(default_factory=dict)
     _engines: dict[Backend, Engine] = field(default_factory=dict)
+    _served: ExitStack = field(default_factory=ExitStack)
     _identities: dict[Backend, str] = field(default_factory=dict)
     _questions: dict[FrameKey, dict[int, Pictures | NoFrames]] = field(default_factory=dict)
     _entities: dict[FrameKey, dict[int, Pictures | NoFrames]] = field(default_factory=dict)
@@ -72,8 +97,27 @@ class Workshop:
     def engine(self, backend: Backend, config: RunConfig) -> Engine:
         """The backend's engine; one for every backend, however many roles it serves."""
         if backend not in self._engines:
-            self._engines[backend] = self.factory(backend, config)
+            self._engines[backend] = self._serve(backend, config) if self.serves(backend, config) else self.factory(backend, config)
         return self._engines[backend]
+
+    def _serve(self, backend: Backend, config: RunConfig) -> Engine:
+        fleet = self._served.enter_context(planned(backend, config, self.frames, self.logs))
+        return fleet.engine(slots=config.slots, timeout=config.timeout)
+
+    @property
+    def frames(self) -> Path:
+        """Where prepared frames lie: the only folder that a server may read pictures from."""
+        return self.cache / "frames"
+
+    def serves(self, backend: Backend, config: RunConfig) -> bool:
+        """Whether the backend is a model folder that vLLM serves on this machine's GPUs for as long as the run lasts."""
+        return self.factory is open_engine and config.gpu > 0 and backend.endpoint is None
+
+    def close(self) -> None:
+        """Stops every server that was started here; what it served is opened again on the next use."""
+        self._served.close()
+        if any(isinstance(engine, ManagedEngine) for engine in self._engines.values()):
+            self._engines = {backend: engine for backend, engine in self._engines.items() if not isinstance(engine, ManagedEngine)}
 
     def identity(self, backend: Backend, config: RunConfig) -> str:
         """The backend's name in a manifest; loads nothing where the engine is the usual one."""
@@ -93,9 +137,9 @@ class Workshop:
             key = FrameKey.of(row.config)
             if row.setting.needs_query_media and key not in self._questions:
                 media = {q.row: (q.images, q.video) for q in questions if q.has_media}
-                self._questions[key] = prepare("question frames", media, key, self.cache / "frames")
+                self._questions[key] = prepare("question frames", media, key, self.frames, self.dataset.folder)
             if (row.setting.needs_node_media or row.setting.needs_offline_captions) and key not in self._entities:
-                self._entities[key] = prepare("graph frames", self._clips(), key, self.cache / "frames")
+                self._entities[key] = prepare("graph frames", self._clips(), key, self.frames, self.dataset.folder)
 
     def _clips(self) -> dict[int, tuple[Sequence[Path], Path | None]]:
 

@@ -87,14 +87,3 @@ class Graph(Protocol):
 
     def find(self, name: str, owner: str = "") -> int | None:
         """The entity that `owner` means by `name`: its own first, then a shared one, then a root of that name."""
-
-
-def walk_of(graph: Graph, nodes: Sequence[int]) -> Walk:
-    """The walk over these nodes, by the first edge between each two. Raises ValueError naming the two that no edge joins."""
-    walk = Walk((nodes[0],))
-    for target in nodes[1:]:
-        edge = next((edge for edge in graph.neighbours(walk.end) if edge.target == target), None)
-        if edge is None:
-            raise ValueError(f"no edge leads from {graph.entity(walk.end).name!r} to {graph.entity(target).name!r}")
-        walk = walk + edge
-    return walk

@@ -43,7 +43,8 @@ def find_vllm(given: str | None = None) -> Path:
     found = shutil.which(wanted) if wanted else (str(beside) if beside.is_file() else shutil.which("vllm"))
     if found is None:
         said = f"no executable {wanted}" if wanted else "no `vllm` command"
-        raise ModelError(said, remedy="pip install '.[vllm]', or --vllm PATH, or ENGINE=transformers, which needs none")
+        remedy = "install the lock of the vLLM extra (make setup GPU=1), name the command in $VLLM, or leave the GPUs out"
+        raise ModelError(said, remedy=remedy)
     return Path(found)
 
 

@@ -1,6 +1,7 @@
 """Makes a virtual environment from the locks: every file by its hash, nothing resolved. Standard library only.
 
-    python3 scripts/install.py [.venv]
+    python3 scripts/install.py [.venv]              the CPU locks
+    python3 scripts/install.py .venv-gpu vllm       the lock of the vLLM extra (x86_64 Linux with NVIDIA GPUs)
 
 torch has two builds of one version: the registry's own (it needs the CUDA run time beside it) and a CPU build that some machines
 hold. Both are locked; which one came is looked at afterwards. With uv where it is installed, with pip elsewhere.
@@ -20,7 +21,7 @@ LOCKS = ROOT / "locks"
 OLDEST, NEWEST = (3, 11), (3, 13)
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, extra: str = "") -> None:
     if not OLDEST <= sys.version_info[:2] <= NEWEST:
         found = ".".join(map(str, sys.version_info[:3]))
         sys.exit(f"Python {found} is not supported: 3.11 to 3.13 are — run make with PYTHON=python3.11")
@@ -33,10 +34,13 @@ def main(folder: Path) -> None:
         else [sys.executable, "-m", "venv", str(folder)]
     )
     python = folder / "bin" / "python"
-    install(uv, python, LOCKS / "torch-cpu.txt")
-    install(uv, python, LOCKS / "cpu.txt")
-    if "+cpu" not in version_of(python, "torch"):
-        install(uv, python, LOCKS / "torch-cuda-runtime.txt")
+    if extra:
+        install(uv, python, LOCKS / f"{extra}.txt")
+    else:
+        install(uv, python, LOCKS / "torch-cpu.txt")
+        install(uv, python, LOCKS / "cpu.txt")
+        if "+cpu" not in version_of(python, "torch"):
+            install(uv, python, LOCKS / "torch-cuda-runtime.txt")
     (folder / ".ready").write_text(f"{time.time():.0f}\n")
     print(f"{folder} is ready after {time.monotonic() - started:.0f} s", flush=True)
 
@@ -64,4 +68,4 @@ def run(command: list[str | None], env: dict[str, str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1] if len(sys.argv) > 1 else ".venv"))
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else ".venv"), *sys.argv[2:3])

@@ -1,6 +1,6 @@
 """Writes the map in README.md: one line per module, in reading order, from the first line of its docstring.
 
-    python3 scripts/readme_map.py [--check]
+python3 scripts/readme_map.py [--check]
 """
 
 from __future__ import annotations

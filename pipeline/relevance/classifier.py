@@ -41,7 +41,7 @@ class RelevanceClassifier:
     Args:
         base: a folder in ELECTRA's or BERT's layout; None is the embedded all-MiniLM-L6-v2.
         adapter: a .safetensors that `python -m pipeline relevance export` wrote; None for none.
-        max_tokens: of a pair; longer passages are cut, the query is kept (but for 1/2 of the room).
+        max_tokens: of a pair; see `Pairs` for what is cut.
         budget: tokens in one batch, padding included.
         dtype: "float32", "bfloat16", or "auto": bfloat16 where the processor has instructions for it.
 
@@ -78,8 +78,8 @@ class RelevanceClassifier:
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
     @cached_property
-    def tokenizer(self) -> Tokenizer:
-        return load_tokenizer(self.base, self.max_tokens)
+    def tokenizer(self) -> Pairs:
+        return Pairs.of(self.base, self.max_tokens)
 
     def scores(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
         """P(relevant), 0 to 1, for each (query, passage), in the order given."""
@@ -109,33 +109,61 @@ def _dtype(name: str, device: str) -> torch.dtype:
     return torch.float32 if name == "float32" else torch.bfloat16
 
 
-def load_tokenizer(folder: Path, max_tokens: int) -> Tokenizer:
-    """The folder's tokenizer, cutting pairs to `max_tokens`. Raises ModelError."""
-    path = folder / "tokenizer.json"
-    if not path.exists():
-        raise ModelError("there is no tokenizer.json", where=str(folder), remedy="give a folder with a fast tokenizer")
-    tokenizer = Tokenizer.from_file(str(path))
-    tokenizer.no_padding()
-    tokenizer.enable_truncation(max_tokens, strategy="longest_first")
-    return tokenizer
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """The tokenizer of a folder, making ``[CLS] query [SEP] passage [SEP]`` of at most `max_tokens`: the passage is cut first, the query
+    only beyond half of the room. Texts are cut by characters before, since tokenizers keep all that they cut off."""
+
+    tokenizer: Tokenizer
+    max_tokens: int
+    start: int
+    end: int
+
+    @staticmethod
+    def of(folder: Path, max_tokens: int) -> Pairs:
+        """Raises ModelError when the folder lacks a fast tokenizer or its two special tokens."""
+        path = folder / "tokenizer.json"
+        if not path.exists():
+            raise ModelError("there is no tokenizer.json", where=str(folder), remedy="give a folder with a fast tokenizer")
+        tokenizer = Tokenizer.from_file(str(path))
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        start, end = tokenizer.token_to_id("[CLS]"), tokenizer.token_to_id("[SEP]")
+        if start is None or end is None:
+            raise ModelError("its tokenizer lacks [CLS] or [SEP]", where=str(folder), remedy="give an ELECTRA or BERT folder")
+        return Pairs(tokenizer, max_tokens, start, end)
+
+    def encode(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[list[int], int]]:
+        """(ids, where the passage begins) of each pair; a text that stands in several pairs is read once."""
+        most = 20 * self.max_tokens  # characters
+        distinct = list(dict.fromkeys(text[:most] for pair in pairs for text in pair))
+        found = self.tokenizer.encode_batch(distinct, add_special_tokens=False)
+        known = {text: encoding.ids for text, encoding in zip(distinct, found, strict=True)}
+        room, out = self.max_tokens - 3, []
+        for query, passage in pairs:
+            q, p = known[query[:most]], known[passage[:most]]
+            q = q[: max(room // 2, room - len(p))]
+            p = p[: room - len(q)]
+            out.append(([self.start, *q, self.end, *p, self.end], len(q) + 2))
+        return out
 
 
-def batches(tokenizer: Tokenizer, pairs: Sequence[tuple[str, str]], budget: int) -> Iterator[Batch]:
+def batches(tools: Pairs, pairs: Sequence[tuple[str, str]], budget: int) -> Iterator[Batch]:
     """Pairs of like length together, longest first, so that a batch that does not fit fails at once."""
-    encoded = tokenizer.encode_batch(list(pairs))
-    order = sorted(range(len(pairs)), key=lambda i: -len(encoded[i].ids))
+    encoded = tools.encode(pairs)
+    order = sorted(range(len(pairs)), key=lambda i: -len(encoded[i][0]))
     at = 0
     while at < len(order):
-        longest = len(encoded[order[at]].ids)
+        longest = len(encoded[order[at]][0])
         rows = order[at : at + max(1, budget // longest)]
         at += len(rows)
         ids = torch.zeros(len(rows), longest, dtype=torch.long)
         types = torch.zeros_like(ids)
         for row, i in enumerate(rows):
-            length = len(encoded[i].ids)
-            ids[row, :length] = torch.tensor(encoded[i].ids)
-            types[row, :length] = torch.tensor(encoded[i].type_ids)
-        yield Batch(rows, ids, types, torch.tensor([len(encoded[i].ids) for i in rows]))
+            tokens, second = encoded[i]
+            ids[row, : len(tokens)] = torch.tensor(tokens)
+            types[row, second : len(tokens)] = 1
+        yield Batch(rows, ids, types, torch.tensor([len(encoded[i][0]) for i in rows]))
 
 
 def read_adapter(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:

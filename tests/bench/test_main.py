@@ -53,9 +53,13 @@ def test_refusals(arguments: list[str], words: str, capsys: pytest.CaptureFixtur
     assert code == 2 and words in text and text.startswith("error: ") and "Traceback" not in text
 
 
-def test_gpus_need_a_server_for_now(pond: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_gpus_without_vllm_are_refused_before_anything_is_loaded(
+    pond: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VLLM", str(tmp_path / "nowhere" / "vllm"))
     code, text = said(capsys, "run", "--data", str(pond), "--model", str(tmp_path), "--gpu", "2", "--runs", str(tmp_path / "runs"))
-    assert code == 2 and "--endpoint" in text
+    assert code == 2 and "vllm" in text and "Traceback" not in text
+    assert not (tmp_path / "runs").exists()
 
 
 def test_endpoint_that_is_down(pond: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

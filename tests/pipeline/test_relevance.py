@@ -62,7 +62,8 @@ def test_it_is_the_published_architecture(base: Path) -> None:
     theirs = ElectraForSequenceClassification.from_pretrained(base).eval()
     ours = RelevanceClassifier(base, dtype="float32", max_tokens=64)
     for query, passage in pairs(6):
-        encoded = ours.tokenizer.encode(query, passage)
+        encoded = ours.tokenizer.tokenizer.encode(query, passage)
+        assert ours.tokenizer.encode([(query, passage)]) == [(encoded.ids, encoded.type_ids.index(1))]
         with torch.no_grad():
             due = theirs(input_ids=torch.tensor([encoded.ids]), token_type_ids=torch.tensor([encoded.type_ids])).logits[0, 0]
         assert ours.logits([(query, passage)])[0] == pytest.approx(float(due), abs=1e-5)
