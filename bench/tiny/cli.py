@@ -118,6 +118,7 @@ def add_eval_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cache", type=Path, default=Path(".cache/tiny"), help="where training keeps its tokenizer [.cache/tiny]")
     parser.add_argument("--n", type=int, default=200, help="samples of each task [200]")
     parser.add_argument("--tasks", default="", metavar="TASK,…", help="only these")
+    parser.add_argument("--seed", type=int, default=20261129, help="of the worlds; 10**9 served while training was tuned [20261129]")
     parser.add_argument("--threads", type=int, default=2, help="threads [2]")
     parser.add_argument("--out", type=Path, default=None, help="also write the report to this file")
 
@@ -143,7 +144,7 @@ def run_eval(arguments: argparse.Namespace) -> int:
     if unknown := set(tasks) - set(evaluate.TASKS):
         raise ConfigError(f"--tasks: unknown {', '.join(sorted(unknown))}", remedy=f"known: {', '.join(evaluate.TASKS)}")
     begun = time.time()
-    result = evaluate.evaluate(evaluate.Speaker(model, encoder, family), arguments.n, tasks=tasks)
+    result = evaluate.evaluate(evaluate.Speaker(model, encoder, family), arguments.n, arguments.seed, tasks)
     print(evaluate.report(result, arguments.out))
     print(f"{time.time() - begun:.0f} s")
     return 0

@@ -28,8 +28,8 @@ from bench.tiny.optimizer import Optimizer
 from bench.tiny.tokenizer import with_vocabulary_of
 
 MIX: Mapping[str, float] = {
-    "search": 6, "online": 2.5, "perceive": 2.5, "topic": 1, "summarize": 2, "answer": 0.4, "judge": 1.5, "compare": 1,
-    "copy": 1, "find": 1, "equal": 0.8, "say": 1, "pick": 1.5,
+    "search": 6, "online": 2, "perceive": 1.5, "topic": 0.7, "summarize": 3, "answer": 0.15, "judge": 2.5, "compare": 5,
+    "copy": 1, "find": 1, "equal": 2, "say": 0.3, "pick": 4,
 }  # fmt: skip
 
 
