@@ -14,7 +14,7 @@ BEGIN, END = "<!-- map: begin -->", "<!-- map: end -->"
 # What to read first in a room; the rest follows by name.
 FIRST = {
     "models": "requests agents prompts drivers dispatch journal engines hf_engine openai_server planner server",
-    "video": "source options strategies index pyav decord_reader store workers",
+    "video": "source options strategies index survey pyav decord_reader store workers",
     "kg": "search agents replies knowledge graph dataset captions load",
     "pipeline": "flow agents collection",
     "bench": "settings episode config run predict score metrics stats report",
