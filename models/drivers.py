@@ -232,7 +232,7 @@ class _Driver(Generic[T]):
                 self._step(sample, None, CallFailed("cut", f"the {call.stage}'s reply did not end: {reply.text[:80]!r}"))
                 return
             try:
-                values.append(call.parse(reply.text))
+                values.append(call.value(reply))
             except Exception as error:
                 self._finish(sample, None, Failure(call.stage, "parse-error", _tell(error)))
                 return
