@@ -11,7 +11,7 @@ PYTHON ?= python3
 # GPUs are served by vLLM, whose torch is another one: a virtual environment of its own, from a lock of its own.
 EXTRA := $(if $(filter-out 0,$(GPU)),vllm)
 VENV := $(if $(EXTRA),.venv-gpu,.venv)
-LOCKS := $(if $(EXTRA),locks/vllm.txt,locks/cpu.txt locks/torch-cpu.txt)
+LOCKS := $(if $(EXTRA),locks/vllm.txt,locks/cpu.txt locks/torch-cpu.txt locks/torch.txt)
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 export HF_HUB_OFFLINE := 1

@@ -3,8 +3,8 @@
     python3 scripts/install.py [.venv]              the CPU locks
     python3 scripts/install.py .venv-gpu vllm       the lock of the vLLM extra (x86_64 Linux with NVIDIA GPUs)
 
-torch has two builds of one version: the registry's own (it needs the CUDA run time beside it) and a CPU build that some machines
-hold. Both are locked; which one came is looked at afterwards. With uv where it is installed, with pip elsewhere.
+torch has two builds of one version: a CPU build, taken where the machine's own package sources hold it (PIP_FIND_LINKS, pip's
+configuration), and the registry's, which needs the CUDA run time beside it. Both are locked. With uv where it is installed, with pip elsewhere.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ def main(folder: Path, extra: str = "") -> None:
     if extra:
         install(uv, python, LOCKS / f"{extra}.txt")
     else:
-        install(uv, python, LOCKS / "torch-cpu.txt")
-        install(uv, python, LOCKS / "cpu.txt")
-        if "+cpu" not in version_of(python, "torch"):
+        if not install(uv, python, LOCKS / "torch-cpu.txt", needed=False):  # no CPU build within reach
+            install(uv, python, LOCKS / "torch.txt")
             install(uv, python, LOCKS / "torch-cuda-runtime.txt")
+        install(uv, python, LOCKS / "cpu.txt")
     (folder / ".ready").write_text(f"{time.time():.0f}\n")
     print(f"{folder} is ready after {time.monotonic() - started:.0f} s", flush=True)
 
 
-def install(uv: str | None, python: Path, lock: Path) -> None:
-    """Exactly what the lock lists; a wheel whose hash is not in it is refused."""
+def install(uv: str | None, python: Path, lock: Path, *, needed: bool = True) -> bool:
+    """Exactly what the lock lists; a wheel whose hash is not in it is refused. Tells whether it could be done."""
     env = dict(os.environ)
     if uv:
         if "PIP_FIND_LINKS" in env:
@@ -54,12 +54,11 @@ def install(uv: str | None, python: Path, lock: Path) -> None:
         command = [uv, "pip", "install", "--quiet", "--python", str(python)]
     else:
         command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    run([*command, "--no-deps", "--require-hashes", "-r", str(lock)], env)
-
-
-def version_of(python: Path, package: str) -> str:
-    code = f"import importlib.metadata as m; print(m.version({package!r}))"
-    return subprocess.run([python, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
+    command += ["--no-deps", "--require-hashes", "-r", str(lock)]
+    if needed:
+        run(command, env)
+        return True
+    return subprocess.run(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
 
 
 def run(command: list[str | None], env: dict[str, str] | None = None) -> None:

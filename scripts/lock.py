@@ -24,7 +24,9 @@ def main() -> None:
         check()
         return
     blocks = compile_lock("--universal", "--python-version", "3.11", "--extra", "dev", "-c", "locks/constraints-cpu.in")
-    write("torch-cpu.txt", [with_cpu_build(block) for block in blocks if block.startswith("torch==")])
+    torch = [block for block in blocks if block.startswith("torch==")]
+    write("torch.txt", torch)
+    write("torch-cpu.txt", [cpu_build(block) for block in torch])
     write("torch-cuda-runtime.txt", [block for block in blocks if CUDA.match(block)])
     write("cpu.txt", [block for block in blocks if not CUDA.match(block) and not block.startswith("torch==")])
     write("vllm.txt", compile_lock("--python-platform", "x86_64-manylinux_2_28", "--python-version", "3.11", "--extra", "vllm"))
@@ -39,11 +41,10 @@ def compile_lock(*options: str) -> list[str]:
     return re.split(r"\n(?=\S)", done.stdout.strip())
 
 
-def with_cpu_build(block: str) -> str:
+def cpu_build(block: str) -> str:
+    """The pin of the CPU build alone: pip prefers a registry's wheel to a local one, so that the two cannot share a lock."""
     name = block.split()[0]
-    for digest in CPU_BUILD.get(name, ()):
-        block += f" \\\n    --hash={digest}"
-    return block
+    return " \\\n".join([f"{name}+cpu", *(f"    --hash={digest}" for digest in CPU_BUILD[name])])
 
 
 def write(name: str, blocks: list[str]) -> None:
@@ -56,7 +57,7 @@ def check() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
     pinned: dict[str, list[str]] = {}
-    for lock in ("cpu.txt", "torch-cpu.txt"):
+    for lock in ("cpu.txt", "torch.txt"):
         for name, version in re.findall(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", (LOCKS / lock).read_text(), re.M):
             pinned.setdefault(name.lower().replace("_", "-"), []).append(version)
     faults = []

@@ -8,15 +8,13 @@ DIR
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import decord
 import numpy as np
 
+from video.complaints import complaints
 from video.decoders import Beat, Emit, Outcome, load
 from video.geometry import Fit
 from video.index import ClipIndex
@@ -30,15 +28,17 @@ def decode(path: Path, index: ClipIndex, targets: Sequence[int], fit: Fit, emit:
     wanted = sorted(targets)
     counts = [index.number[pts] for pts in wanted]
     try:
-        with _complaints() as heard:
+        decord.logging.set_level(decord.logging.ERROR)
+        with complaints() as heard:
             reader = decord.VideoReader(str(path), width=fit.upright[0], height=fit.upright[1], num_threads=2)
             if len(reader) != len(index.frames):
                 raise ValueError(f"decord counts {len(reader)} frames, the index {len(index.frames)}")
             _same_times(reader, index, counts)
             frames = reader.get_batch(counts).asnumpy()
             del reader
-        if heard:
-            raise ValueError(f"its decoder complained: {heard[0]}")
+            said = heard.lines
+        if said:  # decord hands on patched pictures without another word
+            raise ValueError(f"its decoder complained: {said[0]}")
     except (decord.DECORDError, ValueError, RuntimeError, IndexError) as error:  # it also fails at random when its threads are starved
         outcome = load("pyav")(path, index, targets, fit, emit, beat)
         outcome.notes.insert(0, f"decord was not believed, pyav answered ({str(error).splitlines()[0][:200]})")
@@ -47,23 +47,6 @@ def decode(path: Path, index: ClipIndex, targets: Sequence[int], fit: Fit, emit:
         beat()
         emit(pts, np.ascontiguousarray(pixels), False)
     return Outcome(set(wanted))
-
-
-@contextmanager
-def _complaints() -> Iterator[list[str]]:
-    """What native code writes to standard error inside the block, by lines, filled when the block ends: decord has no other way to tell."""
-    heard: list[str] = []
-    decord.logging.set_level(decord.logging.ERROR)
-    with tempfile.TemporaryFile() as file:
-        kept = os.dup(2)
-        os.dup2(file.fileno(), 2)
-        try:
-            yield heard
-        finally:
-            os.dup2(kept, 2)
-            os.close(kept)
-            file.seek(0)
-            heard += file.read().decode(errors="replace").splitlines()
 
 
 def _same_times(reader: decord.VideoReader, index: ClipIndex, counts: list[int]) -> None:

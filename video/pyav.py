@@ -18,6 +18,7 @@ from typing import Any
 import av
 import numpy as np
 
+from video.complaints import Complaints, complaints
 from video.decoders import Beat, Emit, Outcome, Pixels
 from video.errors import ClipMissing, NotAClip, NoTimestamps, NoVideo
 from video.geometry import Fit
@@ -102,23 +103,36 @@ def decode(path: Path, index: ClipIndex, targets: Sequence[int], fit: Fit, emit:
         emit: called once per frame, in decode order, with pixels of shape (height, width, 3), uint8 RGB.
         beat: called for every packet, so that a watcher can tell slow from stuck.
     """
+    av.logging.restore_default_callback()
+    av.logging.set_libav_level(av.logging.ERROR)
+    with complaints() as heard:
+        return _decode(path, index, targets, fit, emit, beat, heard)
+
+
+def _decode(path: Path, index: ClipIndex, targets: Sequence[int], fit: Fit, emit: Emit, beat: Beat, heard: Complaints) -> Outcome:
     outcome = Outcome()
     doubtful: dict[int, Pixels] = {}
     with _opened(path) as (container, stream):
         for span in index.spans(targets):
-            for frame, damaged in _span(container, stream, index, span, beat, outcome):
-                if frame.pts in outcome.found or frame.pts in doubtful:
-                    continue
-                if damaged:  # kept aside: a run from the start may show it whole
-                    doubtful[frame.pts] = picture(frame, fit)
-                else:
-                    outcome.found.add(frame.pts)
-                    emit(frame.pts, picture(frame, fit), False)
+            held: dict[int, Pixels] = {}
+            trouble = False
+            for frame, damaged in _span(container, stream, index, span, beat, outcome, heard):
+                trouble = damaged
+                if frame is not None and frame.pts not in outcome.found and frame.pts not in doubtful:
+                    held[frame.pts] = picture(frame, fit)
+            if (
+                trouble
+            ):  # a threaded decoder speaks of an error late: all of the group is kept aside, a run from the start may show it whole
+                doubtful |= held
+                continue
+            for pts, pixels in held.items():
+                outcome.found.add(pts)
+                emit(pts, pixels, False)
     again = set(targets) - outcome.found
     if again:
         outcome.notes.append(f"{len(again)} frames looked for again from the start of the file")
-        with _opened(path) as (container, stream):
-            for frame, damaged in _from_start(container, stream, index, again, beat):
+        with _opened(path, threads=1) as (container, stream):  # an error is told with its own packet
+            for frame, damaged in _from_start(container, stream, index, again, beat, heard):
                 if frame.pts in outcome.found:
                     continue
                 outcome.found.add(frame.pts)
@@ -168,8 +182,10 @@ def picture(frame: Any, fit: Fit) -> Pixels:
     return np.ascontiguousarray(np.rot90(pixels, fit.quarter_turns)) if fit.quarter_turns else pixels
 
 
-def _span(container: Any, stream: Any, index: ClipIndex, span: Span, beat: Beat, outcome: Outcome) -> Iterator[tuple[Any, bool]]:
-    """Decode one group up to its last wanted packet. Yields wanted frames, and whether anything before them went wrong."""
+def _span(
+    container: Any, stream: Any, index: ClipIndex, span: Span, beat: Beat, outcome: Outcome, heard: Complaints
+) -> Iterator[tuple[Any, bool]]:
+    """Decode one group up to its last wanted packet. Yields wanted frames, and whether anything went wrong so far; last (None, that)."""
     context = stream.codec_context
     packets = _at_key(container, stream, index, span.first)
     if packets is None:
@@ -182,7 +198,7 @@ def _span(container: Any, stream: Any, index: ClipIndex, span: Span, beat: Beat,
         context.skip_frame = "NONREF" if index.skips and not wanted else "DEFAULT"
         trouble = trouble or bool(index.flags[place] & CORRUPT)
         frames, failed = _fed(context, packet)
-        trouble = trouble or failed
+        trouble = heard.new() or trouble or failed
         for frame in frames:
             trouble = trouble or frame.is_corrupt
             if frame.pts in span.targets:
@@ -191,6 +207,7 @@ def _span(container: Any, stream: Any, index: ClipIndex, span: Span, beat: Beat,
         trouble = trouble or frame.is_corrupt
         if frame.pts in span.targets:
             yield frame, trouble
+    yield None, heard.new() or trouble
     context.flush_buffers()
 
 
@@ -227,15 +244,16 @@ def _chain(first: Any, rest: Iterator[Any]) -> Iterator[Any]:
         return  # the file ends here; what is missing is counted by the caller
 
 
-def _from_start(container: Any, stream: Any, index: ClipIndex, wanted: set[int], beat: Beat) -> Iterator[tuple[Any, bool]]:
+def _from_start(
+    container: Any, stream: Any, index: ClipIndex, wanted: set[int], beat: Beat, heard: Complaints
+) -> Iterator[tuple[Any, bool]]:
     """Every picture from the first packet on, until the last wanted one has come; an error taints the rest of its group."""
     waiting, tainted = set(wanted), set[int]()
     for place, packet in enumerate(_packets(container, stream, len(index.pts))):
         beat()
         frames, failed = _fed(stream.codec_context, packet)
-        if failed or (place < len(index.flags) and index.flags[place] & CORRUPT):
-            late = place - (THREADS - 1 if failed else 0)  # a threaded decoder speaks of the packet before
-            tainted.add(index.keys[max(bisect_right(index.keys, late) - 1, 0)])
+        if heard.new() or failed or (place < len(index.flags) and index.flags[place] & CORRUPT):
+            tainted.add(index.keys[max(bisect_right(index.keys, place) - 1, 0)])
         for frame in frames:
             home = index.home(frame.pts) if frame.pts in index.position else -1
             if frame.is_corrupt:

@@ -20,6 +20,7 @@ from bench.world.lexicon import Split
 from bench.world.questions import WorldQuestion, make_questions
 from kg.agents import Agents
 from kg.graph import Entity, Walk
+from kg.routes import walk_along
 from kg.search import Query, SearchConfig, View, search
 from models.agents import Call
 from models.requests import Picture, Request
@@ -109,32 +110,33 @@ def searched(case: Case, online: bool) -> Iterator[Sample]:
         gold = oracle.reply(call)
         head = gold.rsplit("; ", 1)[-1] if call.stage.startswith("validator") else ("None" if gold == "None" else "names")
         kept.setdefault(f"{call.stage}/{head}", []).append((call, gold))
-    yes = len(kept.get("validator/Yes", []) + kept.get("validator_online/Yes", []))
     for group, found in kept.items():
         if group.startswith("topic"):
             continue
-        count = {"names": 3, "None": 1, "Yes": 3}.get(group.split("/")[1], max(1, min(yes, 3)))
+        count = {"names": 3, "None": 1, "Yes": 3, "No": 4}[group.split("/")[1]]
         picked = _hard_first(case, found, count) if group.endswith("/No") else rng.sample(found, min(count, len(found)))
         for call, gold in picked:
             yield Sample(call.stage, call.request, gold, _entity_clip(case, call) if call.stage == "validator_online" else None)
 
 
 def _hard_first(case: Case, found: list[tuple[Call[object], str]], count: int) -> list[tuple[Call[object], str]]:
-    """Half of the wrong walks are near misses: the same motion with another element, or the shown attack itself too early."""
+    """Of the wrong walks one with the shown motion, two with the shown element, then any: a search meets a dozen for every right one."""
     shown = case.oracle.shown
 
-    def near(call: Call[object]) -> bool:
+    def shares(call: Call[object], what: str) -> bool:
         walk = call.about
         assert isinstance(walk, Walk)
         actions = [case.oracle.action(case.graph.entity(node)) for node in walk.nodes]
-        return shown is not None and any(action is not None and action.motion == shown.motion for action in actions)
+        return shown is not None and any(action is not None and getattr(action, what) == getattr(shown, what) for action in actions)
 
-    hard = [pair for pair in found if near(pair[0])]
-    soft = [pair for pair in found if not near(pair[0])]
-    case.rng.shuffle(hard)
-    case.rng.shuffle(soft)
-    picked = hard[: max(1, count // 2)] + soft
-    return picked[:count]
+    left = case.rng.sample(found, len(found))
+    picked: list[tuple[Call[object], str]] = []
+    for what in ("motion", "element", "element"):
+        near = next((pair for pair in left if shares(pair[0], what)), None)
+        if near is not None:
+            left.remove(near)
+            picked.append(near)
+    return [*picked, *left][:count]
 
 
 def _entity_clip(case: Case, call: Call[object]) -> Clip:
@@ -172,7 +174,7 @@ def topics(case: Case) -> Iterator[Sample]:
 def summarized(case: Case) -> Iterator[Sample]:
     """The summarizer: gold walks among others that a search may have brought."""
     rng, oracle, graph = case.rng, case.oracle, case.graph
-    gold = [_walk(graph, route) for route in oracle.routes]
+    gold = [walk_along(graph, route) for route in oracle.routes]
     walks = list(gold)
     others = [
         walk + edge for walk in _approaches(gold) for edge in graph.neighbours(walk.end) if (*walk.nodes, edge.target) not in oracle.routes
@@ -263,14 +265,6 @@ def compared(case: Case) -> Iterator[Sample]:
             another = rng.choice(lx.ELEMENTS)
     texts = lx.caption(motion, element, rng), lx.caption(other, another, rng if rng.random() < 0.5 else None)
     yield Sample("caption_judge", case.agents.judge_caption(*texts).request, "Yes" if same else "No")
-
-
-def _walk(graph: WorldGraph, nodes: tuple[int, ...]) -> Walk:
-    walk = Walk(nodes[:1])
-    for target in nodes[1:]:
-        edges = [edge for edge in graph.neighbours(walk.end) if edge.target == target]
-        walk = walk + edges[0]
-    return walk
 
 
 TASKS: Mapping[str, Callable[[Case], Iterator[Sample]]] = {

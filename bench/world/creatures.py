@@ -18,6 +18,7 @@ SHAPES = ("ellipse", "box", "tri", "long")
 COLOURS = 10
 PHASED, WITH_EFFECTS, PAIRED = 9 / 22, 7 / 22, 5 / 22  # shares of creatures (20 phases, 9 effects in 22 creatures; Table 6)
 MAX_ACTIONS = 14
+FINISHERS = 0.3  # share of attacks that only continue others, as "Back Slam" does in the published graph
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,8 @@ class Look:
 class Action:
     """An attack: what is seen (motion, element), what a human wrote of it (caption, info), and where it leads.
 
+    One that `opens` stands among its creature's (or its phase's) attacks; the others are finishers, which only continue another attack.
+
     `phases`: the phases that have it ("()" for a creature without phases). `follows`: (action name, condition or "").
     `next_phase`, `effect`, `stopped_by`: names, "" for none. `variants`: the same motion with another element.
     """
@@ -52,6 +55,7 @@ class Action:
     effect: str = ""
     stopped_by: str = ""
     variants: tuple[str, ...] = ()
+    opens: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +268,7 @@ def _fresh(rng: Random, split: Split, used: dict[str, Action]) -> str:
 
 def _link(rng: Random, drafts: list[Action], phases: tuple[str, ...], effects: tuple[str, ...]) -> tuple[Action, ...]:
     """Phases, follow-ups, phase changes, effects, props and variants of a creature's attacks."""
-    names = [a.name for a in drafts]
+    finishers = [a.name for a in drafts[len(drafts) - max(2, round(len(drafts) * FINISHERS)) :]]
     out = []
     for n, draft in enumerate(drafts):
         own: tuple[str, ...] = ()
@@ -276,25 +280,32 @@ def _link(rng: Random, drafts: list[Action], phases: tuple[str, ...], effects: t
         variants: tuple[str, ...] = ()
         if rng.random() < 0.12:
             variants = tuple(a.name for a in drafts if a.motion == draft.motion and a is not draft)[:2]
+        opens = draft.name not in finishers
         out.append(
             replace(
                 draft,
                 phases=own,
-                follows=_follows(rng, draft.name, names) if rng.random() < 0.6 else (),
+                opens=opens,
+                follows=_follows(rng, draft.name, finishers) if rng.random() < (0.65 if opens else 0.3) else (),
                 next_phase=rng.choice(others) if others and rng.random() < 0.25 else "",
                 effect=effects[0] if effects and rng.random() < 0.5 else "",
                 stopped_by=rng.choice(lx.PROPS) if rng.random() < 0.12 else "",
                 variants=variants,
             )
         )
-    if effects and not any(a.effect for a in out):
+    if effects and not any(a.effect and a.opens for a in out):
         out[0] = replace(out[0], effect=effects[0])
+    for n, name in enumerate(finishers):  # no finisher that nothing leads to
+        if not any(a.opens and name in dict(a.follows) for a in out):
+            at = n % (len(out) - len(finishers))
+            out[at] = replace(out[at], follows=(*out[at].follows, (name, "")))
     return tuple(out)
 
 
 def _follows(rng: Random, name: str, names: list[str]) -> tuple[tuple[str, str], ...]:
     """One to three follow-ups (1.35 on average); conditions differ within an attack."""
     draw = rng.random()
-    targets = rng.sample([n for n in names if n != name], 1 if draw < 0.7 else 2 if draw < 0.95 else 3)
+    others = [n for n in names if n != name]
+    targets = rng.sample(others, min(len(others), 1 if draw < 0.7 else 2 if draw < 0.95 else 3))
     conditions = rng.sample(lx.CONDITIONS, len(targets))
     return tuple((t, c if rng.random() < 0.45 else "") for t, c in zip(targets, conditions, strict=True))

@@ -57,9 +57,9 @@ def triples(creature: Creature) -> list[Triple]:
     me = creature.name
     out: list[Triple] = [(me, lx.HAS_PHASE, "", p) for p in creature.phases]
     if creature.phases:
-        out += [(p, lx.HAS_ACTION, "", a.name) for p in creature.phases for a in creature.actions if p in a.phases]
+        out += [(p, lx.HAS_ACTION, "", a.name) for p in creature.phases for a in creature.actions if a.opens and p in a.phases]
     else:
-        out += [(me, lx.HAS_ACTION, "", a.name) for a in creature.actions]
+        out += [(me, lx.HAS_ACTION, "", a.name) for a in creature.actions if a.opens]
     for a in creature.actions:
         out += [(a.name, lx.CONTINUES, condition, target) for target, condition in a.follows]
         relation = lx.HAS_VARIANT if len(a.variants) == 1 else lx.HAS_VARIANTS

@@ -146,14 +146,14 @@ def _candidates(world: World, c: Creature) -> Iterator[_Candidate]:
     yield _Candidate(0, "habitat", c, None, "", "", c.habitat, (root,))
     yield _Candidate(0, "species", c, None, "", "", c.species, (root,))
     yield _Candidate(3, "weak", c, None, "", "", c.mostly_weak, ((c.name, c.mostly_weak),))
-    for action in c.actions:
+    for action in (a for a in c.actions if a.opens):
         for phase in action.phases or ("",):
             head = (c.name, phase, action.name) if phase else (c.name, action.name)
             yield from _about(c, action, phase, head)
         for kind, partner in (("subspecies", c.subspecies), ("mate", c.mate)):
             other = world.creature(partner) if partner else None
             same = other.same(action) if other is not None else None
-            if other is not None and same is not None and not other.phases:
+            if other is not None and same is not None and same.opens and not other.phases:
                 phase = action.phases[0] if action.phases else ""
                 yield _Candidate(5, kind, c, action, phase, "", same.name, ((c.name, other.name, same.name),))
 
