@@ -11,7 +11,7 @@ PYTHON ?= python3
 # GPUs are served by vLLM, whose torch is another one: a virtual environment of its own, from a lock of its own.
 EXTRA := $(if $(filter-out 0,$(GPU)),vllm)
 VENV := $(if $(EXTRA),.venv-gpu,.venv)
-LOCKS := $(if $(EXTRA),locks/vllm.txt,locks/cpu.txt locks/torch-cpu.txt locks/torch.txt)
+LOCKS := $(if $(EXTRA),locks/vllm.txt,locks/cpu.txt locks/torch-cpu.txt locks/torch.txt locks/torch-cuda-runtime.txt)
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 export HF_HUB_OFFLINE := 1
@@ -40,6 +40,7 @@ help:
 	@echo "make check DATA=…   lint a data set      make caption DATA=… MODEL=…   its offline captions"
 	@echo "make train-tiny     train the embedded model from nothing      make eval-tiny   score it"
 	@echo "make video-bench    the keyframe sampler on 4K60 clips, measured here"
+	@echo "make ask Q=… IMAGE=…    a question about a picture over your own collections (docs/pipeline.md; no chat model is embedded for it yet)"
 	@echo "make serve|plan     vLLM on this machine's GPUs: MODEL= GPU=      make profile     latency of its agent rounds"
 	@echo "make test-vllm      real vllm serve (its CPU build, in a venv of its own) with tiny models"
 	@echo "make lint | format | lock | clean | setup"

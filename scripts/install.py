@@ -9,6 +9,7 @@ configuration), and the registry's, which needs the CUDA run time beside it. Bot
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -25,6 +26,11 @@ def main(folder: Path, extra: str = "") -> None:
     if not OLDEST <= sys.version_info[:2] <= NEWEST:
         found = ".".join(map(str, sys.version_info[:3]))
         sys.exit(f"Python {found} is not supported: 3.11 to 3.13 are — run make with PYTHON=python3.11")
+    ready = folder / ".ready"
+    wanted = digest(extra)
+    if ready.exists() and ready.read_text().strip() == wanted:  # only the files' times were new
+        ready.touch()
+        return
     started = time.monotonic()
     uv = shutil.which("uv")
     print(f"Making {folder} with {'uv' if uv else 'pip'} from {LOCKS.name}/ (once, a few minutes) …", flush=True)
@@ -41,8 +47,14 @@ def main(folder: Path, extra: str = "") -> None:
             install(uv, python, LOCKS / "torch.txt")
             install(uv, python, LOCKS / "torch-cuda-runtime.txt")
         install(uv, python, LOCKS / "cpu.txt")
-    (folder / ".ready").write_text(f"{time.time():.0f}\n")
+    ready.write_text(wanted + "\n")
     print(f"{folder} is ready after {time.monotonic() - started:.0f} s", flush=True)
+
+
+def digest(extra: str) -> str:
+    """sha256 over the locks that this environment is made from."""
+    names = [f"{extra}.txt"] if extra else ["cpu.txt", "torch-cpu.txt", "torch.txt", "torch-cuda-runtime.txt"]
+    return hashlib.sha256(b"".join((LOCKS / name).read_bytes() for name in names)).hexdigest()
 
 
 def install(uv: str | None, python: Path, lock: Path, *, needed: bool = True) -> bool:

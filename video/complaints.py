@@ -6,26 +6,37 @@ Knows no decoder. The process's file descriptor 2 is turned aside inside the blo
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO
 
+# Said after every seek into an open group: its leading pictures lack a reference and are not wanted. No sign of damage.
+_HARMLESS = re.compile(
+    "co located POCs|mmco:|eference picture|issing reference|Could not find ref|Frame num gap|first_slice|RPS|last message repeated", re.I
+)
+
 
 class Complaints:
-    """`new()` tells whether anything was written since it was last asked; `lines` are all of them so far."""
+    """`new()` tells whether damage was spoken of since it was last asked; `lines` are all complaints so far."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file, self._seen = file, 0
 
     def new(self) -> bool:
         size = os.fstat(self._file.fileno()).st_size
-        fresh, self._seen = size > self._seen, size
-        return fresh
+        fresh = self._read(self._seen, size) if size > self._seen else []
+        self._seen = size
+        return any(not _HARMLESS.search(line) for line in fresh)
 
     @property
     def lines(self) -> list[str]:
-        return os.pread(self._file.fileno(), os.fstat(self._file.fileno()).st_size, 0).decode(errors="replace").splitlines()
+        return self._read(0, os.fstat(self._file.fileno()).st_size)
+
+    def _read(self, begin: int, end: int) -> list[str]:
+        text = os.pread(self._file.fileno(), end - begin, begin).decode(errors="replace")
+        return [line for line in text.splitlines() if line.strip()]
 
 
 @contextmanager
