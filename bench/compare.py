@@ -14,7 +14,7 @@ from bench.folder import RunFolder
 from bench.metrics import MEASURES, values
 from bench.records import by_row
 from bench.stats import Paired, paired
-from models.errors import RunError
+from models.errors import ConfigError, RunError
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def judges(first: RunFolder, second: RunFolder) -> str:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("first", type=Path, help="a run folder")
     parser.add_argument("second", type=Path, help="the run folder to compare it with")
-    parser.add_argument("--seed", type=int, default=0, help="of the bootstrap [0]")
+    parser.add_argument("--seed", type=int, default=0, help="of the bootstrap, from 0 [0]")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -69,6 +69,8 @@ def run(arguments: argparse.Namespace) -> int:
     from rich.console import Console
     from rich.table import Table
 
+    if arguments.seed < 0:
+        raise ConfigError(f"--seed is {arguments.seed}", remedy="give a whole number from 0")
     first, second = RunFolder(arguments.first), RunFolder(arguments.second)
     table = Table(title=f"{first.path.name} against {second.path.name}", title_justify="left")
     for name in ("row", "measure", "first", "second", "difference [95 %]", "p", "questions"):

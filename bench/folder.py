@@ -44,7 +44,14 @@ class RunFolder:
 
     def manifest(self) -> dict[str, Any]:
         """What config.json says. Raises RunError when this is no run folder."""
-        return dict(_read(self.path / "config.json"))
+        found = _read(self.path / "config.json")
+        if not isinstance(found, dict) or not found.keys() >= MANIFEST:
+            raise RunError("no run stands here: its config.json is another one", where=str(self.path), remedy=_GIVE)
+        return found
+
+    def judges(self) -> list[str]:
+        """The hashes of the judges that have judged this run."""
+        return sorted(file.stem.rpartition("_")[2] for file in (self.path / "scores").glob("*.json"))
 
     def records(self) -> dict[str, Record]:
         """row|uid → record, the latest where a sample was asked again."""
@@ -52,7 +59,8 @@ class RunFolder:
 
     def environments(self) -> list[dict[str, Any]]:
         path = self.path / "environment.json"
-        return list(_read(path)) if path.exists() else []
+        found = _read(path) if path.exists() else []
+        return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
     def started(self, environment: Mapping[str, Any]) -> None:
         """Notes one more start of this run."""
@@ -72,18 +80,29 @@ class RunFolder:
     def scores(self, hash8: str | None = None) -> dict[str, Any] | None:
         """The latest judging, or that of one judge: ``judge`` and ``scores`` (key → Score). None when there is none."""
         files = sorted((self.path / "scores").glob(f"*_{hash8}.json" if hash8 else "*.json"))
-        found = [dict(_read(file)) for file in files]
+        found = [_judging(file) for file in files]
         if not found:
             return None
         latest = max(found, key=lambda one: str(one["made"]))
         return {**latest, "scores": {raw["key"]: Score.from_dict(raw) for raw in latest["scores"]}}
 
 
+_GIVE = "give a folder that python -m bench run made"
+MANIFEST = frozenset({"suite", "config", "rows", "data", "models", "prompts", "predicting"})
+
+
+def _judging(path: Path) -> dict[str, Any]:
+    found = _read(path)
+    if not isinstance(found, dict) or not {"judge", "made", "scores"} <= found.keys():
+        raise RunError("holds no judging", where=str(path), remedy="remove it and judge again: python -m bench score RUN")
+    return found
+
+
 def _read(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise RunError("no run stands here", where=str(path.parent), remedy="give a folder that python -m bench run made") from None
+    except (FileNotFoundError, NotADirectoryError):
+        raise RunError("no run stands here", where=str(path.parent), remedy=_GIVE) from None
     except (OSError, ValueError) as error:
         raise RunError(f"cannot be read: {error}", where=str(path)) from None
 

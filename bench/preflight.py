@@ -30,7 +30,7 @@ def chosen(dataset: Dataset, tasks: Sequence[str], limit: int | None) -> tuple[Q
     for task in tasks:
         if task in names:
             wanted.add(names.index(task))
-        elif task.isdigit() and 1 <= int(task) <= len(names):
+        elif task.isascii() and task.isdigit() and 1 <= int(task) <= len(names):
             wanted.add(int(task) - 1)
         else:
             listed = ", ".join(f"{i} {name}" for i, name in enumerate(names, 1))

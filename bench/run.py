@@ -31,6 +31,7 @@ from bench.summary import summarize
 from bench.workshop import CACHE, OpenEngine, Workshop, open_engine
 from kg.dataset import Dataset, Question
 from models.engines import Engine
+from models.errors import RunError
 from models.journal import Journal
 from models.progress import console
 
@@ -225,6 +226,10 @@ def report(folder: RunFolder, judge: str | None = None) -> dict[str, Any]:
     from bench.figures import draw
 
     manifest, records = folder.manifest(), folder.records()
+    if judge is not None and judge not in folder.judges():
+        raise RunError(
+            f"no judge {judge!r} has judged this run", where=str(folder.path), remedy=f"judges: {', '.join(folder.judges()) or 'none'}"
+        )
     summary = summarize(manifest, records, folder.scores(judge), call_times(folder.journal), folder.environments())
     figures = draw(summary, folder)
     folder.write("summary.json", json.dumps(summary, indent=1))

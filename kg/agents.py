@@ -73,6 +73,10 @@ class Agents:
         if not folder.is_dir():
             known = ", ".join(sorted(p.name for p in HOME.iterdir() if p.is_dir()))
             raise ConfigError(f"no prompt set {str(prompts)!r}", remedy=f"known sets: {known}; or give a folder")
+        given = {path.stem for path in folder.glob("*.yaml")}
+        if not given or given - {*TABLE, "style"}:
+            what = f"holds files that are no agent's: {', '.join(sorted(given - {*TABLE, 'style'}))}" if given else "holds no prompt file"
+            raise ConfigError(what, where=str(folder), remedy=f"files of a set are {', '.join(TABLE)} and style, each .yaml")
         found = load_prompts(folder, list(TABLE), fallback=HOME / "full")
         for name, prompt in found.items():
             if prompt.reply not in TABLE[name][1]:

@@ -43,7 +43,7 @@ def read_captions(path: Path, dataset: Dataset) -> dict[int, str]:
         raw = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise DataError(f"cannot be read: {error.strerror}", where=str(path), remedy="make it with: python -m kg caption DATA") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"is not JSON: {error}", where=str(path)) from None
     if not isinstance(raw, dict) or not all(isinstance(text, str) for text in raw.values()):
         raise DataError("is not one JSON object of entity → text", where=str(path))

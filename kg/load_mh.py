@@ -70,6 +70,8 @@ def read_questions(folder: Path, card: CardFile, media: Media, findings: Finding
     if not file.is_file():
         findings.warn("no-questions", f"there is no list of questions at {QUESTIONS}/{LIST}", folder)
         return []
+    if not media.inside(file, "the list of questions", file):
+        return []
     out = []
     for row in read_sheet(file, QUESTION_HEADER, findings):
         name, root, task = row.name(0), row.name(4), row.count(9, len(card.tasks))

@@ -89,7 +89,7 @@ def _jsonl(
             continue
         try:
             values = json.loads(line)
-        except (json.JSONDecodeError, RecursionError) as e:
+        except (ValueError, RecursionError) as e:  # also an integer of thousands of digits
             findings.error("not-json", f"is no JSON: {e}", file, number)
             continue
         if "\\u" in line and not _encodable(values):

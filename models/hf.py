@@ -75,7 +75,8 @@ def load(checkpoint: Checkpoint, *, device: str = "auto", min_pixels: int | None
     transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     auto: Any = transformers.AutoModelForCausalLM if checkpoint.family == "text" else transformers.AutoModelForImageTextToText
     try:
-        model = auto.from_pretrained(folder, dtype=torch.bfloat16, use_safetensors=True, **local).eval()
+        model, told = auto.from_pretrained(folder, dtype=torch.bfloat16, use_safetensors=True, output_loading_info=True, **local)
+        model.eval()
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **local)
         pictures = None
         if checkpoint.family != "text":
@@ -88,6 +89,12 @@ def load(checkpoint: Checkpoint, *, device: str = "auto", min_pixels: int | None
     except (OSError, ValueError, KeyError, RuntimeError, AttributeError, ImportError) as error:
         said = " ".join(str(error).split())[:400]
         raise ModelError(f"transformers {transformers.__version__} cannot load it: {said}", where=str(folder)) from None
+    lost = sorted(told.get("missing_keys", ())) + sorted(str(key) for key in told.get("mismatched_keys", ()))
+    if lost:
+        left = sorted(told.get("unexpected_keys", ()))
+        what = f"its weights lack {', '.join(lost[:4])}{' …' if len(lost) > 4 else ''}"
+        what += f"; not used: {', '.join(left[:4])}{' …' if len(left) > 4 else ''}" if left else ""
+        raise ModelError(what, where=str(folder), remedy="copy the model again: these weights belong to another configuration")
     tokenizer.chat_template = tokenizer.chat_template or checkpoint.template
     if getattr(model.generation_config, "eos_token_id", None) is None and tokenizer.eos_token_id is None:
         raise ModelError("neither generation_config.json nor the tokenizer names an end token", where=str(folder))

@@ -61,7 +61,7 @@ class OpenAIServer:
         if not urls:
             raise ModelError("no address of a server", remedy="give ENDPOINT=http://host:port/v1")
         for url in urls:
-            if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).netloc:
+            if not _is_address(url):
                 raise ModelError(f"{url!r} is not the address of a server", remedy="give it as http://host:port/v1")
         self.urls = tuple(url.rstrip("/") for url in urls)
         self.name, self.model = model, model
@@ -248,3 +248,11 @@ def _refused(status: int, data: bytes, retry_after: str | None, url: str) -> Exc
     if "image" in low and ("load" in low or "identify" in low or "decode" in low or "truncated" in low):
         return CallFailed("bad-image", said)
     return CallFailed(f"http-{status}", said)
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        return False

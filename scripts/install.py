@@ -4,7 +4,8 @@
     python3 scripts/install.py .venv-gpu vllm       the lock of the vLLM extra (x86_64 Linux with NVIDIA GPUs)
 
 torch has two builds of one version: a CPU build, taken where the machine's own package sources hold it (PIP_FIND_LINKS, pip's
-configuration), and the registry's, which needs the CUDA run time beside it. Both are locked. With uv where it is installed, with pip elsewhere.
+configuration), and the registry's, which needs the CUDA run time beside it. Both are locked. With uv where it is installed, with pip
+elsewhere.
 """
 
 from __future__ import annotations
