@@ -38,7 +38,7 @@ def _run(arguments: argparse.Namespace) -> int:
     config = from_arguments(arguments)
     folder = run_suite("settings", settings_suite(config), config)
     show(report(folder), folder)
-    return 0
+    return 0 if any(record.ok for record in folder.records().values()) else 1
 
 
 def _score_options(parser: argparse.ArgumentParser) -> None:
@@ -161,7 +161,7 @@ COMMANDS: Mapping[str, Command] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Parses, runs, and turns errors into exit codes: 0 done, 2 a mistake that can be mended, 130 Ctrl-C."""
+    """Parses, runs, and turns errors into exit codes: 0 done, 1 when every sample failed, 2 a mistake that can be mended, 130 Ctrl-C."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     parser = argparse.ArgumentParser(prog="python -m bench", description="The knowledge-graph benchmark of MH-MMKG, on any model.")
     chosen = next((word for word in given if not word.startswith("-")), "")

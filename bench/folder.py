@@ -137,8 +137,8 @@ def find_or_make(runs: Path, suite: str, model: str, manifest: Mapping[str, Any]
 
 
 def latest(runs: Path) -> RunFolder:
-    """The run that was started last. Raises RunError when there is none."""
-    found = sorted(path.parent for path in runs.glob("*/config.json") if not path.parent.name.startswith("."))
+    """The run that was started last and has samples. Raises RunError when there is none."""
+    found = sorted(path.parent for path in runs.glob("*/samples.jsonl") if not path.parent.name.startswith("."))
     if not found:
         raise RunError("no run stands here yet", where=str(runs), remedy="make one with python -m bench run")
     return RunFolder(found[-1])

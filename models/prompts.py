@@ -94,7 +94,10 @@ def load_prompt(path: Path) -> Prompt:
     except yaml.YAMLError as error:
         raise ConfigError(f"is not YAML: {error}".replace("\n", " "), where=str(path)) from None
     except (TypeError, ValueError) as error:
-        faults = [e["msg"] for e in error.errors()] if isinstance(error, ValidationError) else [str(error)]
+        if isinstance(error, ValidationError):
+            faults = [": ".join(filter(None, (".".join(map(str, e["loc"])), e["msg"]))) for e in error.errors()]
+        else:
+            faults = ["should be a mapping of keys, body among them"]
         raise ConfigError("; ".join(faults), where=str(path), remedy="see docs/prompts.md for the keys") from None
 
 

@@ -114,3 +114,17 @@ def test_kg_refuses_what_video_refuses(trees: Path, capsys: pytest.CaptureFixtur
     code = kg.__main__.main(["caption", str(trees), "--model", str(TINY), "--frames", "0"])
     said = capsys.readouterr().err
     assert code == 2 and "frames is 0" in said
+
+
+@pytest.mark.parametrize("text", ["", "- a\n- b\n", "3\n"])
+def test_a_prompt_file_that_is_no_mapping_says_so(trees: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str) -> None:
+    (tmp_path / "judge.yaml").write_text(text)
+    said = refused(capsys, "run", "--data", str(trees), "--settings", "knowledgeable", "--model", str(TINY), "--prompts", str(tmp_path))
+    assert "judge.yaml" in said and "mapping" in said
+
+
+def test_a_wrong_key_is_named(trees: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "judge.yaml").write_text("reply: verdict\nbody: hello\nsurprise: 1\n")
+    assert "surprise" in refused(
+        capsys, "run", "--data", str(trees), "--settings", "knowledgeable", "--model", str(TINY), "--prompts", str(tmp_path)
+    )
