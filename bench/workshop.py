@@ -68,7 +68,7 @@ def identify(backend: Backend, config: RunConfig) -> str:
     from models.checkpoint import inspect
     from models.locate import locate
 
-    return f"folder:{inspect(locate(backend.model)).digest}"
+    return f"{'vllm' if config.gpu else 'folder'}:{inspect(locate(backend.model)).digest}"  # engines may differ in what they answer
 
 
 @dataclass
