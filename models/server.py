@@ -66,6 +66,7 @@ class ManagedServer:
         self._output: IO[bytes] | None = None
         self._pid, self._from, self._retries_left = 0, 0, 3
         self._stopping = threading.Event()
+        self._letting_go = threading.Lock()  # a descriptor closed twice may be somebody else's by then
         self._watcher: threading.Thread | None = None
 
     @property
@@ -189,15 +190,17 @@ class ManagedServer:
         self._drop()
 
     def _drop(self) -> None:
-        if self._lifeline is not None:
-            os.close(self._lifeline)
-            self._lifeline = None
+        with self._letting_go:
+            if self._lifeline is not None:
+                os.close(self._lifeline)
+                self._lifeline = None
 
     def _release(self) -> None:
         self._drop()
-        if self._output is not None:
-            self._output.close()
-            self._output = None
+        with self._letting_go:
+            if self._output is not None:
+                self._output.close()
+                self._output = None
 
     def _watch(self) -> None:
         """Runs in a thread: restarts a server that crashed or hangs, keeps the error when it may not."""
