@@ -25,8 +25,6 @@ from models.requests import Picture
 from video.options import STRATEGIES, FrameOptions
 from video.source import FrameSet, FrameStore
 
-ROLES = ("captioner",)
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
@@ -76,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     name = hashlib.sha256(f"{dataset.digest}{engine.digest}".encode()).hexdigest()[:12]
     out = args.out or args.cache / "captions" / f"{dataset.folder.name}-{Path(args.model).name}.json"
     with Journal(args.cache / "captions" / f"{name}.sqlite") as journal, progress("captions", len(frames)) as tell:
-        drive(episodes(), {role: engine for role in ROLES}, journal, on_done=done, progress=lambda p: tell(p.done, f"{p.failed} failed"))
+        drive(episodes(), {"captioner": engine}, journal, on_done=done, progress=lambda p: tell(p.done, f"{p.failed} failed"))
     write_captions(out, dataset, captions)
     print(f"{len(captions)} of {len(entities)} captions in {out}")
     for key, reason in list(failed.items())[:10]:

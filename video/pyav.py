@@ -120,9 +120,7 @@ def _decode(path: Path, index: ClipIndex, targets: Sequence[int], fit: Fit, emit
                 trouble = damaged
                 if frame is not None and frame.pts not in outcome.found and frame.pts not in doubtful:
                     held[frame.pts] = picture(frame, fit)
-            if (
-                trouble
-            ):  # a threaded decoder speaks of an error late: all of the group is kept aside, a run from the start may show it whole
+            if trouble:  # a threaded decoder tells of an error late: the whole group is kept aside, a run from the start may show it whole
                 doubtful |= held
                 continue
             for pts, pixels in held.items():
