@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from bench.suites import SUITES, Suite
 from models.errors import UserError
 
 
@@ -71,6 +72,10 @@ def _report(arguments: argparse.Namespace) -> int:
     from bench.run import report, show
 
     folder = RunFolder(arguments.run) if arguments.run else latest(arguments.runs)
+    suite = SUITES.get(str(folder.manifest()["suite"]))
+    if suite is not None:
+        suite.load().report(folder, arguments.judge)
+        return 0
     show(report(folder, arguments.judge), folder)
     return 0
 
@@ -147,6 +152,10 @@ def _eval(arguments: argparse.Namespace) -> int:
     return run_eval(arguments)
 
 
+def _suite(suite: Suite) -> Command:
+    return Command(suite.help, lambda parser: suite.load().add_arguments(parser), lambda arguments: int(suite.load().run(arguments)))
+
+
 COMMANDS: Mapping[str, Command] = {
     "run": Command("predict, judge and report, in the settings asked for", _options, _run),
     "score": Command("judge a run again, without predicting again", _score_options, _score),
@@ -157,6 +166,7 @@ COMMANDS: Mapping[str, Command] = {
     "train-tiny": Command("train the embedded model from nothing", _train_options, _train),
     "eval-tiny": Command("score the embedded model, skill by skill, on worlds it has not seen", _eval_options, _eval),
     "compare": Command("two runs, question by question", _compare_options, _compare),
+    **{name: _suite(suite) for name, suite in SUITES.items()},
 }
 
 
