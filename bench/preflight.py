@@ -11,14 +11,12 @@ from pathlib import Path
 
 from bench.config import Backend, RunConfig
 from bench.rows import Row
-from bench.workshop import CACHE, planned
+from bench.workshop import spec_of
 from kg.agents import Agents
 from kg.captions import captioned, read_captions
 from kg.dataset import Dataset, Question
-from models.checkpoint import inspect
-from models.engines import Engine, ServerEngine, Workload
+from models.engines import Engine, ServerEngine, Workload, check_spec
 from models.errors import ConfigError, UserError
-from models.locate import locate
 
 JUDGING = frozenset({"judge", "caption_judge"})
 
@@ -110,14 +108,8 @@ def _said(action: object) -> Iterable[str]:
 def _backend_faults(backend: Backend, config: RunConfig) -> Iterable[str]:
     if not backend.model:
         yield "no model is named — give --model"
-    elif backend.endpoint is not None:
-        for url in backend.endpoint.split(","):
-            if not url.strip().startswith(("http://", "https://")):
-                yield f"endpoint {url!r} is no address — for example http://127.0.0.1:8000/v1"
-    elif config.gpu:
-        yield from _said(lambda: planned(backend, config, CACHE, CACHE))
     else:
-        yield from _said(lambda: inspect(locate(backend.model)))
+        yield from _said(lambda: check_spec(spec_of(backend, config)))
 
 
 def check_engines(rows: Sequence[Row], engines: Mapping[str, Engine], agents: Sequence[Agents]) -> None:

@@ -106,7 +106,7 @@ def _engines(rows: Sequence[Row], judge: Judge, workshop: Workshop, config: RunC
                 roles[id(engine)].append(role)
     found = {", ".join(roles[key]): engine for key, engine in engines.items()}
     judging = config.judge_backend
-    later = judging is not None and not config.judges_itself and workshop.serves(judging, config)
+    later = judging is not None and not config.judges_itself and workshop.holds_gpus(judging, config)
     if judge.engine is not None and not later and id(judge.engine()) not in engines:
         found["judge"] = judge.engine()
     return found

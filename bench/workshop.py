@@ -6,10 +6,8 @@ Knows no episode. Engines come from a factory, so that a test brings its own. Tr
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from bench.config import ROLES, Backend, RunConfig
 from bench.episode import World
@@ -19,42 +17,46 @@ from bench.settings import Album, Scene
 from kg.agents import Agents
 from kg.captions import captioned
 from kg.dataset import Dataset, Question
-from models.engines import Engine, EngineSpec, make_engine
-from models.managed import ManagedEngine
+from models.engines import Engine, EngineSpec, Stoppable, make_engine
+from models.environment import server_key
+from models.placement import Placement
 from models.progress import console
-
-if TYPE_CHECKING:
-    from models.fleet import Fleet
+from models.vllm_flags import ServeOptions, split_args
 
 __all__ = ["NoFrames", "OpenEngine", "Workshop", "open_engine"]
 
 CACHE = Path(".cache")
-OpenEngine = Callable[[Backend, RunConfig], Engine]
+OpenEngine = Callable[..., Engine]  # of a Backend and a RunConfig
 
 
-def open_engine(backend: Backend, config: RunConfig) -> Engine:
-    """The engine of a backend. Raises ModelError when it cannot be used."""
-    return make_engine(
-        EngineSpec(
-            kind="openai" if backend.endpoint else "transformers",
-            model=backend.model,
-            urls=tuple(url.strip() for url in backend.endpoint.split(",")) if backend.endpoint else (),
-            slots=config.slots,
-            batch=config.batch,
-            timeout=config.timeout,
-        )
+OWN_VLLM = ("vllm", "vllm-offline")  # engines of ours that hold the GPUs for as long as they are open
+
+
+def spec_of(backend: Backend, config: RunConfig, media: Path = CACHE, logs: Path = CACHE) -> EngineSpec:
+    """What opens a backend. `media` is the only folder that a server of ours may read pictures from. Raises ConfigError."""
+    kind = config.engine_of(backend)
+    serving = None
+    if kind in OWN_VLLM:
+        name = Path(backend.model).expanduser().absolute().name
+        serving = ServeOptions(name, pictures=config.max_frames, media=media.absolute(), extra=split_args(config.vllm_args))
+    return EngineSpec(
+        kind=kind,
+        model=backend.model,
+        urls=tuple(url.strip() for url in (backend.endpoint or "").split(",") if url.strip()),
+        key=server_key() if backend.endpoint else "",
+        slots=config.slots,
+        batch=config.batch,
+        timeout=config.timeout,
+        where=Placement(gpus=config.gpu, replicas=config.gpu, device=config.served_on),
+        serving=serving,
+        logs=logs,
+        tell=_say,
     )
 
 
-def planned(backend: Backend, config: RunConfig, media: Path, logs: Path) -> Fleet:
-    """The vLLM servers for a model folder on `config.gpu` GPUs, checked and planned, not started. Raises ModelError with every misfit."""
-    from models.fleet import serve
-    from models.locate import locate
-    from models.vllm_flags import ServeOptions, split_args
-
-    folder = locate(backend.model)
-    options = ServeOptions(folder.absolute().name, pictures=config.max_frames, media=media.absolute(), extra=split_args(config.vllm_args))
-    return serve(folder, log_folder=logs, options=options, gpus=config.gpu, replicas=config.gpu, device=config.served_on, tell=_say)
+def open_engine(backend: Backend, config: RunConfig, media: Path = CACHE, logs: Path = CACHE) -> Engine:
+    """The engine of a backend, opened; a vLLM of ours runs from then on. Raises ModelError when it cannot be used."""
+    return make_engine(spec_of(backend, config, media, logs))
 
 
 def _say(line: str) -> None:
@@ -68,7 +70,8 @@ def identify(backend: Backend, config: RunConfig) -> str:
     from models.checkpoint import inspect
     from models.locate import locate
 
-    return f"{'vllm' if config.gpu else 'folder'}:{inspect(locate(backend.model)).digest}"  # engines may differ in what they answer
+    kind = config.engine_of(backend)  # engines may differ in what they answer
+    return f"{'folder' if kind == 'transformers' else kind}:{inspect(locate(backend.model)).digest}"
 
 
 @dataclass
@@ -82,7 +85,6 @@ class Workshop:
     offline: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
     _agents: dict[str, Agents] = field(default_factory=dict)
     _engines: dict[Backend, Engine] = field(default_factory=dict)
-    _served: ExitStack = field(default_factory=ExitStack)
     _identities: dict[Backend, str] = field(default_factory=dict)
     _questions: dict[FrameKey, dict[int, Pictures | NoFrames]] = field(default_factory=dict)
     _entities: dict[FrameKey, dict[int, Pictures | NoFrames]] = field(default_factory=dict)
@@ -97,27 +99,25 @@ class Workshop:
     def engine(self, backend: Backend, config: RunConfig) -> Engine:
         """The backend's engine; one for every backend, however many roles it serves."""
         if backend not in self._engines:
-            self._engines[backend] = self._serve(backend, config) if self.serves(backend, config) else self.factory(backend, config)
+            usual = self.factory is open_engine
+            self._engines[backend] = open_engine(backend, config, self.frames, self.logs) if usual else self.factory(backend, config)
         return self._engines[backend]
-
-    def _serve(self, backend: Backend, config: RunConfig) -> Engine:
-        fleet = self._served.enter_context(planned(backend, config, self.frames, self.logs))
-        return fleet.engine(slots=config.slots, timeout=config.timeout)
 
     @property
     def frames(self) -> Path:
         """Where prepared frames lie: the only folder that a server may read pictures from."""
         return self.cache / "frames"
 
-    def serves(self, backend: Backend, config: RunConfig) -> bool:
-        """Whether the backend is a model folder that vLLM serves on this machine's GPUs for as long as the run lasts."""
-        return self.factory is open_engine and config.gpu > 0 and backend.endpoint is None
+    def holds_gpus(self, backend: Backend, config: RunConfig) -> bool:
+        """Whether the backend is a vLLM of ours, which has the GPUs for itself until `close`."""
+        return self.factory is open_engine and config.engine_of(backend) in OWN_VLLM
 
     def close(self) -> None:
-        """Stops every server that was started here; what it served is opened again on the next use."""
-        self._served.close()
-        if any(isinstance(engine, ManagedEngine) for engine in self._engines.values()):
-            self._engines = {backend: engine for backend, engine in self._engines.items() if not isinstance(engine, ManagedEngine)}
+        """Stops every vLLM that was started here; what it served is opened again on the next use."""
+        for backend, engine in list(self._engines.items()):
+            if isinstance(engine, Stoppable):
+                del self._engines[backend]
+                engine.stop()
 
     def identity(self, backend: Backend, config: RunConfig) -> str:
         """The backend's name in a manifest; loads nothing where the engine is the usual one."""

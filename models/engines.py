@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from models.errors import CallFailed, ConfigError
+from models.placement import Placement
 from models.requests import Completion, Request
+from models.vllm_flags import ServeOptions
 
 
 @dataclass(frozen=True)
@@ -82,13 +84,20 @@ class BatchEngine(Engine, Protocol):
         ...
 
 
+@runtime_checkable
+class Stoppable(Protocol):
+    """An engine that holds a server or a GPU of its own until it is told to let go. It cannot be asked afterwards."""
+
+    def stop(self) -> None: ...
+
+
 @dataclass(frozen=True)
 class EngineSpec:
     """Everything that a factory may need; what an engine does not know it ignores.
 
     Attributes:
         kind: a row of `ENGINES`.
-        model: a folder or a name that `models.locate` knows (transformers), or the name that a server serves.
+        model: a folder or a name that `models.locate` knows, or (openai) the name that a server serves.
         urls: base addresses of an OpenAI-compatible server, ``http://host:port/v1``; several are replicas of one model.
         key: the server's API key.
         device: ``cpu``, ``cuda`` or ``auto``.
@@ -98,6 +107,11 @@ class EngineSpec:
         min_pixels, max_pixels: the picture budget of Qwen2.5-VL, in pixels; None takes the folder's.
         timeout: seconds for one call, retries included.
         picture_urls: ``data`` (works everywhere) or ``file`` (the server reads the same disk).
+        identity: what a server's model is, for the calls' keys (a weights digest): a run then finds its calls again on other addresses.
+        where: the hardware of an engine of ours (vllm, vllm-offline).
+        serving: what is decided about a vLLM of ours; None takes the defaults and the folder's name.
+        logs: where a server of ours writes.
+        tell: takes progress lines while a model is loaded.
     """
 
     kind: str
@@ -112,6 +126,11 @@ class EngineSpec:
     max_pixels: int | None = None
     timeout: float = 600.0
     picture_urls: str = "data"
+    identity: str = ""
+    where: Placement = field(default_factory=Placement)
+    serving: ServeOptions | None = None
+    logs: Path = Path(".cache/servers")
+    tell: Callable[[str], None] | None = field(default=None, compare=False, repr=False)
 
 
 def _transformers(spec: EngineSpec) -> Engine:
@@ -131,15 +150,83 @@ def _transformers(spec: EngineSpec) -> Engine:
 def _openai(spec: EngineSpec) -> Engine:
     from models.openai_server import OpenAIServer
 
-    return OpenAIServer(spec.urls, spec.model, key=spec.key, slots=spec.slots, timeout=spec.timeout, file_urls=spec.picture_urls == "file")
+    files = spec.picture_urls == "file"
+    return OpenAIServer(
+        spec.urls, spec.model, key=spec.key, identity=spec.identity, slots=spec.slots, timeout=spec.timeout, file_urls=files
+    )
 
 
-# A managed vLLM server and the offline vllm.LLM are rows to come; both obey the protocols above.
-ENGINES: dict[str, Callable[[EngineSpec], Engine]] = {"transformers": _transformers, "openai": _openai}
+def _vllm(spec: EngineSpec) -> Engine:
+    from models.fleet import serve
+    from models.locate import locate
+
+    fleet = serve(Path(locate(spec.model)), spec.where, spec.serving, log_folder=spec.logs, tell=spec.tell)
+    return fleet.__enter__().engine(slots=spec.slots, timeout=spec.timeout)
+
+
+def _vllm_offline(spec: EngineSpec) -> Engine:
+    from models.locate import locate
+    from models.vllm_offline import offline
+
+    return offline(Path(locate(spec.model)), spec.where, spec.serving)
+
+
+# What opens an engine: it may take minutes, and a server of ours runs from then on until `stop` or this process's end.
+ENGINES: dict[str, Callable[[EngineSpec], Engine]] = {
+    "transformers": _transformers,
+    "openai": _openai,
+    "vllm": _vllm,
+    "vllm-offline": _vllm_offline,
+}
 
 
 def make_engine(spec: EngineSpec) -> Engine:
     """The engine of this row. Raises ConfigError for an unknown kind, ModelError for a model that cannot be used."""
+    return ENGINES[_known(spec)](spec)
+
+
+def _inspect(spec: EngineSpec) -> None:
+    from models.checkpoint import inspect
+    from models.locate import locate
+
+    inspect(locate(spec.model))
+
+
+def _plan_servers(spec: EngineSpec) -> None:
+    from models.fleet import serve
+    from models.locate import locate
+
+    serve(Path(locate(spec.model)), spec.where, spec.serving, log_folder=spec.logs)
+
+
+def _plan_offline(spec: EngineSpec) -> None:
+    from models.locate import locate
+    from models.vllm_offline import prepared
+
+    prepared(Path(locate(spec.model)), spec.where, spec.serving)
+
+
+def _addresses(spec: EngineSpec) -> None:
+    for url in spec.urls:
+        if not url.startswith(("http://", "https://")):
+            raise ConfigError(f"endpoint {url!r} is no address", remedy="for example http://127.0.0.1:8000/v1")
+
+
+# What can be known to be wrong before anything is loaded or asked.
+CHECKS: dict[str, Callable[[EngineSpec], None]] = {
+    "transformers": _inspect,
+    "openai": _addresses,
+    "vllm": _plan_servers,
+    "vllm-offline": _plan_offline,
+}
+
+
+def check_spec(spec: EngineSpec) -> None:
+    """Loads nothing, starts nothing, asks nobody. Raises the UserError that `make_engine` would end with, all misfits in it."""
+    CHECKS[_known(spec)](spec)
+
+
+def _known(spec: EngineSpec) -> str:
     if spec.kind not in ENGINES:
         raise ConfigError(f"unknown engine {spec.kind!r}", remedy=f"one of: {', '.join(sorted(ENGINES))}")
-    return ENGINES[spec.kind](spec)
+    return spec.kind

@@ -1,6 +1,6 @@
 """A managed `vllm serve`: plan, checks, one server a replica, one key for the run; used as a context manager.
 
-    with serve(Path(folder), gpus=2, log_folder=run / "logs") as fleet:
+    with serve(Path(folder), Placement(gpus=2), log_folder=run / "logs") as fleet:
         engine = fleet.engine()
 
 Try: python -m models serve FOLDER --gpus 1
@@ -25,8 +25,9 @@ from models import gpus as nvml
 from models import preflight, vllm_flags
 from models.checkpoint import digest
 from models.engines import EngineSpec, Workload
-from models.errors import ConfigError, ModelError
-from models.planner import GIB, UTILISATION, Need, Plan, plan, plan_cpu
+from models.errors import ModelError
+from models.placement import Placement, plan_for
+from models.planner import Plan
 from models.server import ManagedServer, Tell
 from models.shape import Shape, read_shape
 from models.vllm_flags import HOST, ServeOptions
@@ -160,7 +161,7 @@ class Fleet:
             for server in self.servers:
                 self._ours(server)
         except BaseException:
-            self.__exit__()
+            self.stop()
             raise
         return self
 
@@ -180,6 +181,10 @@ class Fleet:
             raise ModelError(what, where=str(server.log), remedy="another program took the port: start again")
 
     def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Ends every server; returns when they are gone. May be called twice."""
         for server in self.servers:  # all are told before any is waited for
             server.let_go()
         for server in self.servers:
@@ -188,39 +193,23 @@ class Fleet:
 
 def prepare(
     folder: Path,
+    where: Placement,
+    options: ServeOptions,
     *,
-    gpus: int = 1,
-    device: str = "cuda",
-    gpu_memory: float | None = None,
-    context: int | None = None,
-    tensor_parallel: int | None = None,
-    utilisation: float = UTILISATION,
-    replicas: int = 1,
     work: Workload | None = None,
-    options: ServeOptions | None = None,
     vllm: Path | None = None,
     log_folder: Path | None = None,
     port: int = 0,
 ) -> tuple[Shape, Plan, list[preflight.Misfit]]:
     """Shape, plan and misfits of a server that is not started yet.
 
-    `gpu_memory` (GiB) stands in for NVML; `replicas` counts servers on a CPU (`device="cpu"`), where there is no GPU to count.
-    `context` defaults to 8,192 tokens, or the model's own where that is less.
     Raises ModelError when config.json or the plan is beyond use (naming the weights' faults too).
     """
-    if device not in ("cuda", "cpu"):
-        raise ConfigError(f"device {device!r}", remedy="cuda or cpu")
-    options = options or ServeOptions(folder.name)
     shape, weights = read_shape(folder)
-    context = context or min(8192, shape.context)
-    need = Need(max(1, min(context, shape.context)))  # a context beyond the model's is one of the misfits
+    context = where.context_of(shape)
     misfits = preflight.check(folder, shape, weights, options, context, work=work, vllm=vllm, log_folder=log_folder, port=port)
     try:
-        if device == "cpu":
-            chosen = plan_cpu(shape, need, replicas=replicas)
-        else:
-            memory = [gpu.memory for gpu in nvml.gpus()] if gpu_memory is None else [int(gpu_memory * GIB)] * max(8, gpus)
-            chosen = plan(shape, gpus, memory, need, tensor_parallel=tensor_parallel, utilisation=utilisation)
+        chosen = plan_for(shape, where)
     except ModelError as error:
         preflight.require([*misfits, preflight.Misfit(error.what, error.remedy or "see docs/vllm.md")], str(folder))
         raise
@@ -229,43 +218,23 @@ def prepare(
 
 def serve(
     folder: Path,
+    where: Placement | None = None,
+    options: ServeOptions | None = None,
     *,
     log_folder: Path,
-    options: ServeOptions | None = None,
+    work: Workload | None = None,
     vllm: str | None = None,
     port: int = 0,
     ready_seconds: float = 1800.0,
     restarts: int = 1,
     tell: Tell | None = None,
-    gpus: int = 1,
-    device: str = "cuda",
-    gpu_memory: float | None = None,
-    context: int | None = None,
-    tensor_parallel: int | None = None,
-    utilisation: float = UTILISATION,
-    replicas: int = 1,
-    work: Workload | None = None,
 ) -> Fleet:
     """A fleet that is checked and planned but not started: enter it. Raises ModelError listing every misfit at once."""
     options = options or ServeOptions(folder.name)
     if work is not None and work.pictures > options.pictures:
         options = replace(options, pictures=work.pictures)
     command = find_vllm(vllm)
-    shape, chosen, misfits = prepare(
-        folder,
-        gpus=gpus,
-        device=device,
-        gpu_memory=gpu_memory,
-        context=context,
-        tensor_parallel=tensor_parallel,
-        utilisation=utilisation,
-        replicas=replicas,
-        work=work,
-        options=options,
-        vllm=command,
-        log_folder=log_folder,
-        port=port,
-    )
+    shape, chosen, misfits = prepare(folder, where or Placement(), options, work=work, vllm=command, log_folder=log_folder, port=port)
     preflight.require(misfits, str(folder))
     if tell is not None:
         tell(str(chosen))

@@ -27,6 +27,7 @@ class Replicas(Protocol):
     @property
     def crashes(self) -> int: ...
     def check(self) -> None: ...
+    def stop(self) -> None: ...
 
 
 class ManagedEngine:
@@ -48,6 +49,10 @@ class ManagedEngine:
 
     async def close(self) -> None:
         await self._inner.close()
+
+    def stop(self) -> None:
+        """Ends the servers. The next call would raise."""
+        self._fleet.stop()
 
     async def complete(self, request: Request) -> Completion:
         """The reply. A call that was lost with its server is sent again when the server is back."""

@@ -15,6 +15,7 @@ from models.planner import UTILISATION
 
 if TYPE_CHECKING:
     from models.fleet import Fleet
+    from models.placement import Placement
     from models.vllm_flags import ServeOptions
 
 HELP = "start vllm on this machine's GPUs and keep it until Ctrl-C"
@@ -68,25 +69,33 @@ def options_of(args: argparse.Namespace, folder: Path, *, profiling: bool = Fals
     )
 
 
+def placement_of(args: argparse.Namespace) -> Placement:
+    from models.placement import Placement
+
+    return Placement(
+        gpus=args.gpus,
+        device=args.device,
+        gpu_memory=args.gpu_memory,
+        context=args.context,
+        tensor_parallel=args.tensor_parallel,
+        utilisation=args.gpu_utilisation,
+        replicas=args.replicas,
+    )
+
+
 def fleet_of(args: argparse.Namespace, folder: Path, *, profiling: bool = False) -> Fleet:
     """The fleet that the arguments describe, checked and planned, not started. Raises UserError."""
     from models.fleet import serve
 
     return serve(
         folder,
+        placement_of(args),
+        options_of(args, folder, profiling=profiling),
         log_folder=args.log,
-        options=options_of(args, folder, profiling=profiling),
         vllm=args.vllm,
         port=args.port,
         ready_seconds=args.ready_seconds,
         tell=progress(),
-        gpus=args.gpus,
-        device=args.device,
-        gpu_memory=args.gpu_memory,
-        utilisation=args.gpu_utilisation,
-        context=args.context,
-        tensor_parallel=args.tensor_parallel,
-        replicas=args.replicas,
     )
 
 
@@ -126,20 +135,8 @@ def run(args: argparse.Namespace) -> int:
         except ModelError as error:
             vllm = Path("vllm")
             print(error, file=sys.stderr)
-        shape, chosen, misfits = prepare(
-            args.model,
-            gpus=args.gpus,
-            device=args.device,
-            gpu_memory=args.gpu_memory,
-            context=args.context,
-            tensor_parallel=args.tensor_parallel,
-            utilisation=args.gpu_utilisation,
-            replicas=args.replicas,
-            options=options,
-            vllm=vllm,
-            log_folder=args.log,
-            port=args.port,
-        )
+        where = placement_of(args)
+        shape, chosen, misfits = prepare(args.model, where, options, vllm=vllm, log_folder=args.log, port=args.port)
         print(chosen)
         print(shlex.join([str(vllm), "serve", str(args.model), *arguments(shape, chosen, options, args.port or 8000)]))
         preflight.require(misfits, str(args.model))

@@ -6,22 +6,28 @@ way as for every engine. Knows no prompts. Try: tests/vllm/test_offline.py, with
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import hashlib
+import importlib.util
+import io
 import json
 import math
 import os
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from models import environment
 from models.checkpoint import digest
 from models.engines import Workload
-from models.errors import CallFailed, ModelError
+from models.errors import CallFailed, ConfigError, ModelError
 from models.pictures import open_rgb
+from models.placement import Placement
 from models.planner import Plan
-from models.preflight import check, require
+from models.preflight import Misfit, check, require
 from models.repetition import loop_in
 from models.requests import Completion, Request
 from models.shape import Shape, read_shape
@@ -43,7 +49,7 @@ class VllmOffline:
         shape, weights = read_shape(folder)
         require(check(folder, shape, weights, options, plan.context, work=work), str(folder))
         self.name, self._options, self._context = options.name, options, plan.context
-        seen = [digest(folder, weights.shards), options.min_pixels, options.max_pixels, options.max_tiles]
+        seen = [digest(folder, weights.shards), options.min_pixels, options.max_pixels, options.max_tiles, options.extra]
         self.digest = "vllm-offline:" + hashlib.sha256(json.dumps(seen).encode()).hexdigest()
         self._vision = bool(shape.vision_layers)
         self._llm: Any = _llm(folder, shape, plan, options)
@@ -58,6 +64,14 @@ class VllmOffline:
             raise ModelError(what, remedy=f"--pictures {work.pictures}")
         if work.max_tokens >= self._context:
             raise ModelError(f"replies of {work.max_tokens} tokens do not fit a context of {self._context}", remedy="lower max_tokens")
+
+    def stop(self) -> None:
+        """Frees the GPUs. The engine cannot be asked again."""
+        engine, self._llm = self._llm, None
+        with contextlib.suppress(AttributeError):  # where this vllm has no such method, collecting it has to do
+            engine.llm_engine.engine_core.shutdown()
+        del engine
+        gc.collect()
 
     def complete_batch(self, requests: Sequence[Request]) -> Iterator[tuple[int, Completion | CallFailed]]:
         """(position, reply), chunk by chunk. `seconds` is the chunk's wall clock: inside a batch no call has a time of its own."""
@@ -157,7 +171,7 @@ def _llm(folder: Path, shape: Shape, plan: Plan, options: ServeOptions) -> Any:
     try:
         from vllm import LLM
     except ImportError as error:
-        raise ModelError(f"vllm cannot be imported: {error}", remedy="pip install '.[vllm]', or ENGINE=transformers") from None
+        raise ModelError(f"vllm cannot be imported: {error}", remedy="run it in an environment of the vllm extra") from None
     more: dict[str, Any] = {"enforce_eager": True} if plan.device == "cpu" else {"gpu_memory_utilization": plan.utilisation}
     if plan.tensor_parallel > 1:
         more |= {"tensor_parallel_size": plan.tensor_parallel, "mm_encoder_tp_mode": "data"}
@@ -166,43 +180,56 @@ def _llm(folder: Path, shape: Shape, plan: Plan, options: ServeOptions) -> Any:
     budget = picture_budget(shape, options)
     if budget:
         more["mm_processor_kwargs"] = budget
-    return LLM(
-        model=str(folder),
-        max_model_len=plan.context,
-        max_num_seqs=options.sequences,
-        enable_prefix_caching=True,
-        generation_config="vllm",
-        trust_remote_code=options.own_code,
-        structured_outputs_config={"backend": "xgrammar", "disable_any_whitespace": True},
-        disable_log_stats=True,
+    chosen: dict[str, Any] = {
+        "model": str(folder),
+        "max_model_len": plan.context,
+        "max_num_seqs": options.sequences,
+        "enable_prefix_caching": True,
+        "generation_config": "vllm",
+        "trust_remote_code": options.own_code,
+        "structured_outputs_config": {"backend": "xgrammar", "disable_any_whitespace": True},
+        "disable_log_stats": True,
         **more,
-    )
+        **_given(options.extra),
+    }
+    return LLM(**chosen)
+
+
+def _given(extra: Sequence[str]) -> dict[str, Any]:
+    """``--vllm-args`` as arguments of the engine: what differs from vllm's own defaults. Raises ConfigError."""
+    if not extra:
+        return {}
+    from vllm.engine.arg_utils import EngineArgs
+    from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+    parser = EngineArgs.add_cli_args(FlexibleArgumentParser())
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            given = vars(parser.parse_args(list(extra)))
+    except SystemExit:
+        remedy = "the offline engine takes vllm's engine flags, not those of its HTTP server"
+        raise ConfigError(f"--vllm-args: {said.getvalue().strip().splitlines()[-1]}", remedy=remedy) from None
+    plain = vars(parser.parse_args([]))
+    return {name: value for name, value in given.items() if value != plain[name]}
+
+
+def prepared(folder: Path, where: Placement | None = None, options: ServeOptions | None = None, *, work: Workload | None = None) -> Plan:
+    """The plan of one replica over all of `where.gpus`; loads nothing. Raises ModelError listing every misfit, a missing vllm too."""
+    from models.fleet import prepare
+
+    options, where = options or ServeOptions(folder.name), where or Placement()
+    if where.device == "cuda" and where.gpus > 1 and where.tensor_parallel is None:
+        where = replace(where, tensor_parallel=where.gpus)
+    _, chosen, misfits = prepare(folder, where, options, work=work)
+    if importlib.util.find_spec("vllm") is None:
+        misfits.append(Misfit("this Python has no vllm", "run it in an environment of the vllm extra (make setup GPU=1), or --engine vllm"))
+    require(misfits, str(folder))
+    return chosen
 
 
 def offline(
-    folder: Path,
-    *,
-    gpus: int = 1,
-    device: str = "cuda",
-    gpu_memory: float | None = None,
-    context: int | None = None,
-    options: ServeOptions | None = None,
-    work: Workload | None = None,
+    folder: Path, where: Placement | None = None, options: ServeOptions | None = None, *, work: Workload | None = None
 ) -> VllmOffline:
-    """The engine on `gpus` GPUs, planned as one replica over all of them. Raises ModelError listing every misfit."""
-    from models.fleet import prepare
-
-    options = options or ServeOptions(folder.name)
-    tensor_parallel = gpus if device == "cuda" and gpus > 1 else None
-    _, chosen, misfits = prepare(
-        folder,
-        gpus=gpus,
-        device=device,
-        gpu_memory=gpu_memory,
-        context=context,
-        tensor_parallel=tensor_parallel,
-        work=work,
-        options=options,
-    )
-    require(misfits, str(folder))
-    return VllmOffline(folder, chosen, options, work=work)
+    """The engine on `where.gpus` GPUs, planned as one replica over all of them. Raises ModelError listing every misfit."""
+    return VllmOffline(folder, prepared(folder, where, options, work=work), options, work=work)

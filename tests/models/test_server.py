@@ -11,6 +11,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,10 @@ import pytest
 from models import log_hints, processes
 from models.errors import ConfigError, ModelError
 from models.fleet import Fleet, find_vllm, serve
+from models.placement import Placement
 from models.vllm_flags import ServeOptions, split_args
 
+CPU = Placement(device="cpu", context=4096)
 FAKE = '''#!{python}
 """Behaves like `vllm serve` as far as its process goes. behaviour.json in the model folder says how it misbehaves."""
 import json, os, signal, subprocess, sys, threading, time
@@ -112,8 +115,8 @@ def behave(folder: Path, **how: object) -> None:
     (folder / "behaviour.json").write_text(json.dumps(how))
 
 
-def fleet_of(model: Path, vllm: str, log_folder: Path, **more: object) -> Fleet:
-    made = serve(model, log_folder=log_folder, vllm=vllm, device="cpu", context=4096, **more)  # type: ignore[arg-type]
+def fleet_of(model: Path, vllm: str, log_folder: Path, replicas: int = 1, **more: object) -> Fleet:
+    made = serve(model, replace(CPU, replicas=replicas), log_folder=log_folder, vllm=vllm, **more)  # type: ignore[arg-type]
     for server in made.servers:
         server._grace = 0.2  # the stand-in's workers are deaf to SIGTERM
     return made
@@ -318,7 +321,8 @@ OWNER = """
 import signal, sys, time
 from pathlib import Path
 from models.fleet import serve
-with serve(Path({model!r}), log_folder=Path({logs!r}), vllm={vllm!r}, device="cpu", context=4096) as fleet:
+from models.placement import Placement
+with serve(Path({model!r}), Placement(device="cpu", context=4096), log_folder=Path({logs!r}), vllm={vllm!r}) as fleet:
     Path({ready!r}).write_text(str(fleet.servers[0]._watchdog.pid))
     time.sleep(600)
 """
@@ -375,7 +379,7 @@ def test_a_stale_server_is_found_and_ended(model: Path, vllm: str, tmp_path: Pat
     process.communicate(timeout=60)
     until(lambda: any(one.stale and pids[1] in one.pids for one in processes.servers()))
     with pytest.raises(ModelError, match=r"left behind on port .*--end-stale"):
-        serve(model, log_folder=tmp_path / "logs2", vllm=vllm, device="cpu", context=4096)
+        serve(model, CPU, log_folder=tmp_path / "logs2", vllm=vllm)
     ended = processes.end_stale(grace=0.3)
     assert any(pids[1] in one.pids for one in ended)
     assert living(pids) == []

@@ -16,6 +16,7 @@ from models.cards import card_named
 from models.engines import Workload
 from models.errors import ModelError
 from models.fleet import prepare
+from models.placement import Placement
 from models.planner import plan_cpu
 from models.preflight import check, picture_tokens, require
 from models.shape import read_shape, shape_of
@@ -71,7 +72,7 @@ def test_all_misfits_at_once(folder: Path) -> None:
     (folder / "preprocessor_config.json").write_text("{")
     (folder / "model-00002-of-00002.safetensors").unlink()
     with pytest.raises(ModelError) as error:
-        _, _, found = prepare(folder, device="cpu", options=ServeOptions("m", media=folder / "absent"))
+        _, _, found = prepare(folder, Placement(device="cpu"), ServeOptions("m", media=folder / "absent"))
         require(found, str(folder))
     said = str(error.value)
     assert "5 things must be put right first" in said

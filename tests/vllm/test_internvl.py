@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 from models.fleet import Fleet, serve
+from models.placement import Placement
 from models.preflight import picture_tokens
 from models.requests import Completion, Decoding, Picture, user
 from models.shape import read_shape
@@ -21,7 +22,7 @@ def fleet(vllm: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Flee
     maker = Path(__file__).with_name("make_tiny.py")
     subprocess.run([vllm.with_name("python"), maker, "internvl", folder], check=True, capture_output=True, timeout=600)
     options = ServeOptions("tiny", pictures=10, sequences=16, max_tiles=2)
-    with serve(folder, log_folder=folder.parent, options=options, vllm=str(vllm), device="cpu", context=4096) as running:
+    with serve(folder, Placement(device="cpu", context=4096), options, log_folder=folder.parent, vllm=str(vllm)) as running:
         yield running
 
 

@@ -17,6 +17,7 @@ from models.errors import CallFailed, ModelError
 from models.fleet import Fleet, serve
 from models.journal import Journal
 from models.metrics import Watch
+from models.placement import Placement
 from models.profile import one_level
 from models.radix import bound
 from models.replay import episodes, recorded
@@ -42,10 +43,8 @@ def frames(tmp_path_factory: pytest.TempPathFactory) -> list[Picture]:
 @pytest.fixture(scope="module")
 def fleet(vllm: Path, checkpoint: Path, frames: list[Picture], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     options = ServeOptions("tiny", pictures=10, media=frames[0].path.parent, sequences=32, profiling=True)
-    made = serve(
-        checkpoint, log_folder=tmp_path_factory.mktemp("logs"), options=options, vllm=str(vllm), device="cpu", context=2048, tell=progress()
-    )
-    with made as running:
+    where = Placement(device="cpu", context=2048)
+    with serve(checkpoint, where, options, log_folder=tmp_path_factory.mktemp("logs"), vllm=str(vllm), tell=progress()) as running:
         answer(running, [user("warm up", decoding=Decoding(max_tokens=1))])
         yield running
     assert [one for one in processes.servers() if one.owner == os.getpid()] == []
