@@ -6,9 +6,9 @@ Try: python -m pipeline --help
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 
+from models import environment
 from models.errors import UserError
 from pipeline import ask_cli, index_cli
 from pipeline.relevance import cli as relevance_cli
@@ -17,7 +17,6 @@ from pipeline.safety import cli as safety_cli
 
 def main(arguments: list[str] | None = None) -> int:
     """Exit code 0, or 2 with one message when the user can mend it."""
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")
     parser = argparse.ArgumentParser(prog="python -m pipeline", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     for module in (index_cli, relevance_cli, safety_cli, ask_cli):
@@ -34,4 +33,5 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    environment.apply()
     raise SystemExit(main())

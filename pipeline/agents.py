@@ -58,6 +58,8 @@ class Style(BaseModel):
     not_found: str = "The sources do not tell."
     max_question: int = 4000  # characters of a question, of a description, and of one passage in a prompt; what is cut is counted
     max_passage: int = 1200
+    max_found: int = 10  # extracts that the refiner and the query generator read, and passages that the answer reads, at most
+    max_given: int = 20
 
 
 @dataclass(frozen=True)

@@ -159,6 +159,16 @@ class KnowledgeGraph:
         return out
 
 
+def load_graph(folder: Path) -> KnowledgeGraph:
+    """The retriever over a data set folder of kg/, seeing the human captions of its clips. Raises DataError."""
+    from kg.load import load
+
+    dataset = load(folder)
+    roots = ", ".join(dataset.graph.entity(root).name for root in dataset.graph.roots[:12])
+    about = f"follows facts of the knowledge graph {dataset.card.name} about {roots}: what belongs to what, what follows what"
+    return KnowledgeGraph(dataset.graph, GraphAgents.load(dataset.card), View(lambda entity: entity.caption), description=about)
+
+
 def price_range(text: str) -> tuple[float | None, float | None]:
     """The lowest and the highest price that a text asks for; None where it names none."""
     number = r"[$€£₩]?\s*(\d[\d,]*(?:\.\d+)?)\s*(만\s*원|천\s*원)?"

@@ -8,25 +8,16 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-import tomllib
 from pathlib import Path
 
 from models.drivers import run
-from models.engines import ENGINES, Engine, EngineSpec
+from models.engines import ENGINES, EngineSpec
 from models.errors import ConfigError, ModelError
 from models.journal import Journal
 from pipeline.agents import Agents
-from pipeline.applications import Application, EpisodeApplication, Places, Products, load_class, table
-from pipeline.collection import Searchable
-from pipeline.encoders import image_encoder, text_encoder
-from pipeline.flow import ROWS, Answer, Category, Kit, Query, answer
+from pipeline.flow import ROWS, Answer, Query, answer
 from pipeline.images import prepare
-from pipeline.index_cli import open_collection
-from pipeline.relevance.classifier import SHIPPED, RelevanceClassifier
-from pipeline.safety.head import TextFilter
-from pipeline.safety.policy import Policy
-from pipeline.tags import read_clicks
-from pipeline.tools import application_engine, relevance_engine, screen_engine, search_engine, similar_engine
+from pipeline.settings import CHAT, Equipment, Settings, Use, read_settings
 
 
 def add_parser(parent: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -36,13 +27,17 @@ def add_parser(parent: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     ask.add_argument("--collection", type=Path, action="append", default=[], help="may be given several times")
     ask.add_argument("--products", type=Path, help="a collection of products")
     ask.add_argument("--places", type=Path, help="a collection of places")
+    ask.add_argument("--graph", type=Path, help="a data set folder of kg/: its retriever is asked as an application")
+    ask.add_argument("--config", type=Path, help="a YAML file of collections, applications, policy, thresholds: see pipeline/settings.py")
     ask.add_argument("--app", action="append", default=[], help="an application: module:Class, file.py:Class, or an entry point")
     ask.add_argument("--model", required=True, help="a folder, or the name that a server gives its model")
     ask.add_argument("--engine", default="transformers", help=", ".join(ENGINES))
     ask.add_argument("--url", action="append", default=[], help="of the server, for engine openai")
     ask.add_argument("--prompts", help="full, compact, or a folder")
     ask.add_argument("--row", default="full", help=", ".join(ROWS))
-    ask.add_argument("--adapter", type=Path, default=SHIPPED if SHIPPED.exists() else None, help="of the relevance classifier")
+    ask.add_argument("--adapter", type=Path, help="of the relevance classifier (default: the shipped one)")
+    ask.add_argument("--text-filter", help="head (default), none, or a local text classifier's folder")
+    ask.add_argument("--image-filter", help="none (default), nudenet, or a local image classifier's folder")
     ask.add_argument("--policy", type=Path, help="JSONL of policy entries")
     ask.add_argument("--categories", type=Path, help="TOML: [[category]] name, description, response")
     ask.add_argument("--clicks", type=Path, help='JSONL click log of {"query", "document"}')
@@ -53,33 +48,6 @@ def add_parser(parent: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     ask.set_defaults(run=_ask)
 
 
-def read_categories(path: Path) -> tuple[Category, ...]:
-    """The safety categories of a TOML file. Raises ConfigError naming it."""
-    try:
-        rows = tomllib.loads(path.read_text(encoding="utf-8")).get("category", [])
-        return tuple(Category(**{**row, "examples": tuple(row.get("examples", ()))}) for row in rows)
-    except (OSError, ValueError, TypeError, AttributeError) as error:
-        raise ConfigError(
-            f"holds no categories: {error}", where=str(path), remedy="[[category]] with name, description, response"
-        ) from None
-
-
-def backends(
-    collections: list[Searchable], applications: dict[str, Application | EpisodeApplication], policy: Path | None, adapter: Path | None
-) -> dict[str, Engine]:
-    """The tools' engines by role; a chat model for ``perceiver``, ``agent`` and ``answer`` comes beside them."""
-    image = image_encoder()
-    plain = {name: application for name, application in applications.items() if isinstance(application, Application)}
-    live = Policy(policy, text_encoder(), image) if policy is not None else None
-    return {
-        "search": search_engine(collections),
-        "similar": similar_engine(collections),
-        "relevance": relevance_engine(RelevanceClassifier(adapter=adapter)),
-        "screen": screen_engine(TextFilter(text_encoder()), live),
-        "application": application_engine(plain),
-    }
-
-
 def _ask(args: argparse.Namespace) -> int:
     if args.row not in ROWS:
         raise ConfigError(f"no row {args.row!r}", remedy=f"rows: {', '.join(ROWS)}")
@@ -88,22 +56,10 @@ def _ask(args: argparse.Namespace) -> int:
     if not args.question.strip() and not args.image:
         raise ConfigError("neither a question nor an image", remedy="give one of them, or both")
     pictures = tuple(prepare(path, args.cache) for path in args.image)
-    made: list[object] = [load_class(name)() for name in args.app]
-    if args.products:
-        made.append(Products(open_collection(args.products)))
-    if args.places:
-        made.append(Places(open_collection(args.places)))
-    applications = table(made)
-    collections: list[Searchable] = [open_collection(folder) for folder in args.collection]
+    equipment = Equipment(_settings(args))
     chat = ENGINES[args.engine](EngineSpec(args.engine, args.model, urls=tuple(args.url)))
-    kit = Kit(
-        Agents.load(args.prompts),
-        applications,
-        read_categories(args.categories) if args.categories else (),
-        read_clicks(args.clicks) if args.clicks else {},
-        ROWS[args.row],
-    )
-    roles = {**backends(collections, applications, args.policy, args.adapter), "perceiver": chat, "agent": chat, "answer": chat}
+    kit = equipment.kit(Agents.load(args.prompts), ROWS[args.row])
+    roles = {**equipment.engines(), **dict.fromkeys(CHAT, chat)}
     query = Query(args.question, pictures, _history(args.history))
     with tempfile.TemporaryDirectory(prefix="ask-") as aside:
         path = args.journal or Path(aside) / "journal.sqlite"
@@ -114,6 +70,17 @@ def _ask(args: argparse.Namespace) -> int:
         raise ModelError(f"no answer: {outcome.failure}", remedy="see the reason; --journal keeps all calls")
     _print(outcome.value, times if args.trace else None)
     return 0
+
+
+def _settings(args: argparse.Namespace) -> Settings:
+    """The file's settings, and the flags, which win; lists of both are joined."""
+    base = read_settings(args.config) if args.config else Settings()
+    lists = {
+        "collections": (*base.collections, *args.collection),
+        "applications": (*base.applications, *(Use(use=name) for name in args.app)),
+    }
+    names = ("products", "places", "graph", "policy", "categories", "clicks", "adapter", "text_filter", "image_filter")
+    return base.model_copy(update={**lists, **{name: value for name in names if (value := getattr(args, name)) is not None}})
 
 
 def _history(path: Path | None) -> tuple[tuple[str, str], ...]:

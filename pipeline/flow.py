@@ -283,11 +283,12 @@ class _State:
     def weigh(self, intent: Intent, found: Sequence[Passage]) -> Episode[tuple[list[Passage], list[Passage]]]:
         """The relevance classifier's top k, and what it dropped, each with its score; without it, the first k as found."""
         distinct = list({passage.key: passage for passage in reversed(found)}.values())[::-1]
+        most = min(self.kit.kept, self.kit.agents.style.max_given)
         if not self.stages.relevance or not distinct:
-            return distinct[: self.kit.kept], distinct[self.kit.kept :]
+            return distinct[:most], distinct[most:]
         (scores,) = yield from ask([tools.relevance(intent.query or intent.text, distinct)])
         ranked = sorted((p.scored(s) for p, s in zip(distinct, scores, strict=True)), key=lambda p: -p.score)
-        kept = [p for p in ranked[: self.kit.kept] if p.score >= self.kit.relevant]
+        kept = [p for p in ranked[:most] if p.score >= self.kit.relevant]
         self.trace.add("relevance", intent.query, [f"{p.score:.3f} {p.source} {p.id}" for p in ranked])
         return kept, ranked[len(kept) :]
 
@@ -311,7 +312,7 @@ class _State:
         return Answer(blocked.response, tags=tags, blocked=blocked, verdicts=tuple(self.verdicts), trace=self.trace)
 
     def _extracts(self, found: Sequence[Passage], focus: str) -> list[tuple[str, str]]:
-        return [(p.title, extract(p, focus)) for p in found[: self.kit.search_k]]
+        return [(p.title, extract(p, focus)) for p in found[: min(self.kit.search_k, self.kit.agents.style.max_found)]]
 
 
 def _search(queries: tuple[str, ...], k: int) -> Episode[Sequence[Passage]]:

@@ -159,7 +159,7 @@ class Reply:
     not_found: bool
 
 
-_CITATION = re.compile(r"\s?\[(\d{1,3}(?:\s*,\s*\d{1,3})*)\]")
+_CITATION = re.compile(r"\s?\[\s*(\d{1,3}(?:\s*,\s*\d{1,3})*)\s*\]")
 
 
 def answer(given: int, not_found: str) -> Any:

@@ -23,7 +23,7 @@ from pipeline.applications import Application, Intent
 from pipeline.collection import Searchable
 from pipeline.images import load
 from pipeline.relevance.classifier import RelevanceClassifier
-from pipeline.safety.head import TextFilter
+from pipeline.safety.classifiers import ImageScreen, TextScreen
 from pipeline.safety.policy import Policy
 from pipeline.safety.verdicts import Verdict, told
 
@@ -167,21 +167,27 @@ def relevance_engine(classifier: RelevanceClassifier) -> ToolEngine:
     return ToolEngine("relevance", lambda: classifier.digest, work)
 
 
-def screen_engine(text: TextFilter | None, policy: Policy | None) -> ToolEngine:
-    """Parts: the query, tags, then pictures. Reply: verdicts, cheapest first, up to the first that blocks."""
+def screen_engine(text: TextScreen | None, policy: Policy | None, image: ImageScreen | None = None) -> ToolEngine:
+    """Parts: the query, tags, then pictures. Reply: verdicts, cheapest first, up to the first that blocks.
+
+    The order is the paper's: text classifier, image classifier, instance-wise policy. Pictures come without tags first, and then once
+    more with them: the image classifier looks at them the first time only."""
 
     def one(request: Request) -> str:
         query, *tags = texts(request)
         found: list[Verdict] = []
+        pictures = [load(picture.path) for picture in request.pictures] if image is not None or policy is not None else []
         if text is not None and (query or tags):
             found += text.judge([told(query, tags)])
+        if image is not None and pictures and not tags and not any(v.blocks for v in found):
+            found.append(max(image.judge(pictures), key=lambda verdict: verdict.score))
         if policy is not None and not any(v.blocks for v in found):
-            found.append(policy.match(query, tags, [load(picture.path) for picture in request.pictures]))
+            found.append(policy.match(query, tags, pictures))
         return json.dumps([asdict(verdict) for verdict in found], ensure_ascii=False)
 
     def digest() -> str:
         entries = [str(entry) for entry in policy.entries] if policy is not None else []
-        return _digest([repr(text.head.card) if text is not None else "", *entries])
+        return _digest([text.digest if text is not None else "", image.digest if image is not None else "", *entries])
 
     return ToolEngine("screen", digest, lambda requests: [one(request) for request in requests])
 

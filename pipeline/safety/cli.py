@@ -12,9 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from models.errors import DataError
+from models.errors import ConfigError, DataError
 from pipeline.encoders import image_encoder, text_encoder
 from pipeline.files import sha256
+from pipeline.safety.classifiers import TextScreen, text_screen
 from pipeline.safety.head import SHIPPED, Head, TextFilter, choose_threshold, cross_scores, fit, load_head, save_head
 from pipeline.safety.policy import TEXT_THRESHOLD, Entry, Policy, edit
 from pipeline.safety.verdicts import REFUSAL, told
@@ -36,6 +37,8 @@ def add_parser(parent: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     score.add_argument("texts", nargs="+")
     score.add_argument("--tags", nargs="*", default=[], help="tags of the image, put before each text")
     score.add_argument("--head", type=Path, default=SHIPPED)
+    score.add_argument("--text-filter", default="head", help="head, or a local text classifier's folder")
+    score.add_argument("--harmful-labels", nargs="*", default=[], help="of that classifier, where its labels do not say")
     score.set_defaults(run=_score)
     policy = sub.add_parser("policy", help="the instance-wise filter's entries").add_subparsers(dest="edit", required=True)
     add = policy.add_parser("add", help="add or replace an entry")
@@ -97,9 +100,12 @@ def _train(args: argparse.Namespace) -> int:
 
 
 def _score(args: argparse.Namespace) -> int:
-    for text, verdict in zip(
-        args.texts, TextFilter(text_encoder(), load_head(args.head)).judge([told(t, args.tags) for t in args.texts]), strict=True
-    ):
+    screen: TextScreen | None = TextFilter(text_encoder(), load_head(args.head))
+    if args.text_filter != "head":
+        screen = text_screen(args.text_filter, args.harmful_labels)
+    if screen is None:
+        raise ConfigError("--text-filter none judges nothing", remedy="head, or a folder")
+    for text, verdict in zip(args.texts, screen.judge([told(t, args.tags) for t in args.texts]), strict=True):
         print(f"{'blocked' if verdict.blocks else 'passed'}  {verdict}  {text}")
     return 0
 

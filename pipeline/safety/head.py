@@ -52,6 +52,10 @@ class TextFilter:
         if due and due != encoder.nature.digest:
             raise ModelError(f"the head was trained on another encoder than {encoder.nature}", remedy="python -m pipeline safety train")
 
+    @property
+    def digest(self) -> str:
+        return f"{self.encoder.nature.digest} {self.head.card} {self.head.threshold}"
+
     def judge(self, texts: Sequence[str]) -> list[Verdict]:
         """A verdict for each text (the query, prefixed with the image's tags)."""
         scores = self.head.probabilities(self.encoder.encode(texts))
