@@ -126,6 +126,9 @@ class OpenAIServer:
             raise ModelError(said, where=url, remedy="start the server, or correct the address") from None
         if status in (401, 403):
             raise ModelError(f"refuses the API key ({status})", where=url, remedy="set the key that the server was started with")
+        if status in _RETRIED:  # the address is right, the server is not well
+            remedy = "it asks for patience: try again later" if status == 429 else "see the server's own log, then try again"
+            raise ModelError(f"GET /models answers {status}: {error_text(data)}", where=url, remedy=remedy)
         try:
             rows = json.loads(data)["data"]
             served = {row["id"]: row for row in rows}

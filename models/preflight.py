@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from models import processes
+from models import chat_template, processes
 from models.engines import Workload
 from models.errors import ModelError
 from models.shape import Shape, read_config
@@ -85,32 +85,11 @@ def _files(folder: Path, shape: Shape) -> list[Misfit]:
 
 
 def _template(folder: Path) -> list[Misfit]:
-    source = None
-    for name in ("chat_template.jinja", "chat_template.json", "tokenizer_config.json"):
-        path = folder / name
-        if not path.is_file():
-            continue
-        if name.endswith(".jinja"):
-            source = path.read_text(encoding="utf-8", errors="replace")
-        else:
-            held: Any = (_json(path) or {}).get("chat_template")
-            if isinstance(held, list):
-                held = next((row.get("template") for row in held if isinstance(row, dict) and row.get("name") == "default"), None)
-            source = held if isinstance(held, str) and held else None
-        if source is not None:
-            return _compiles(source, name)
-    remedy = f"put the model's chat template into {folder / 'chat_template.jinja'}"
-    return [Misfit("no chat template (chat_template.jinja, chat_template.json, or chat_template in tokenizer_config.json)", remedy)]
-
-
-def _compiles(source: str, name: str) -> list[Misfit]:
-    import jinja2
-
-    try:
-        jinja2.Environment(extensions=["jinja2.ext.loopcontrols"]).parse(re.sub(r"\{%-?\s*(end)?generation\s*-?%\}", "", source))
-    except jinja2.TemplateSyntaxError as error:
-        return [Misfit(f"the chat template in {name} is broken: {error} (line {error.lineno})", "copy it again")]
-    return []
+    found = chat_template.find(folder)
+    if found is None:
+        return [Misfit(chat_template.MISSING, f"put the model's chat template into {folder / 'chat_template.jinja'}")]
+    wrong = chat_template.fault(found)
+    return [Misfit(wrong, "copy it again from the model's page")] if wrong else []
 
 
 def _own_code(shape: Shape, options: ServeOptions) -> list[Misfit]:

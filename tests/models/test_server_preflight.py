@@ -91,11 +91,40 @@ def test_a_missing_chat_template_names_the_file(folder: Path) -> None:
     assert f"put the model's chat template into {folder / 'chat_template.jinja'}" in misfits(folder)
     (folder / "chat_template.jinja").write_text("{% for m in messages %}{{ m.content }}")
     assert "the chat template in chat_template.jinja is broken" in misfits(folder)
-    (folder / "chat_template.jinja").write_text("{% for m in messages %}{% if m %}{% break %}{% endif %}{% endfor %}")
+    (folder / "chat_template.jinja").write_text("{% for m in messages %}{{ m.content }}{% if m %}{% break %}{% endif %}{% endfor %}")
     assert misfits(folder) == ""
     (folder / "chat_template.jinja").unlink()
     named = [{"name": "tool_use", "template": "x"}, {"name": "default", "template": "{{ messages }}"}]
     (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": named}))
+    assert misfits(folder) == ""
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("{% for m in messages %}{{ m.content + 1 }}{% endfor %}", "cannot be used: TypeError"),
+        ("{{ raise_exception('no turns here') }}", "no turns here"),
+        ("{% for m in messages %}{{ m.contents }}{% endfor %}", "leaves out what the user says"),
+        ("{{ messages[3].content }}", "has no element 3"),
+        ("{% for m in messages %}{{ m.content | tojsonn }}{% endfor %}", "No filter named 'tojsonn'"),
+        ("{{ ''.__class__.__mro__[1].__subclasses__() }}", "cannot be used: SecurityError"),
+    ],
+)
+def test_a_chat_template_that_fails_only_when_it_is_used(folder: Path, source: str, said: str) -> None:
+    (folder / "chat_template.jinja").write_text(source)
+    assert said in misfits(folder)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{% for m in messages %}{% for part in m.content %}{{ part['text'] + '' }}{% endfor %}{% endfor %}",  # lists of parts only
+        "{% for m in messages %}{{ m.content + '' }}{% endfor %}",  # texts only
+        "{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}{{ strftime_now('%d %b %Y') }}",
+    ],
+)
+def test_a_chat_template_that_takes_one_form_of_content_is_fine(folder: Path, source: str) -> None:
+    (folder / "chat_template.jinja").write_text(source)
     assert misfits(folder) == ""
 
 
