@@ -6,11 +6,11 @@ Try: python -m models check FOLDER
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
+from models import chat_template
 from models.errors import ModelError
 from models.shape import read_config
 from models.weights import look
@@ -98,23 +98,14 @@ def inspect(folder: Path) -> Checkpoint:
 
 
 def _template(folder: Path, faults: list[str]) -> str:
-    path = folder / "chat_template.jinja"
-    if path.is_file():
-        return path.read_text(encoding="utf-8")
-    for name in ("chat_template.json", "tokenizer_config.json"):
-        try:
-            held: Any = json.loads((folder / name).read_bytes()).get("chat_template")
-        except FileNotFoundError:
-            continue
-        except (OSError, ValueError, AttributeError) as error:
-            faults.append(f"{name} cannot be read: {error}")
-            continue
-        if isinstance(held, list):  # named templates: [{name, template}]
-            held = next((row["template"] for row in held if row.get("name") == "default"), None)
-        if held:
-            return str(held)
-    faults.append("no chat template (chat_template.jinja, or chat_template in tokenizer_config.json)")
-    return ""
+    found = chat_template.find(folder)
+    wrong = chat_template.MISSING if found is None else chat_template.fault(found)
+    for name in chat_template.FILES[1:] if found is None else ():
+        if not chat_template.is_json(folder / name):
+            wrong = f"{name} is not JSON, so the chat template is unknown"
+    if wrong:
+        faults.append(wrong)
+    return found.source if found else ""
 
 
 def digest(folder: Path, shards: tuple[str, ...]) -> str:
