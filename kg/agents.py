@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from kg import replies
 from kg.dataset import Card
-from kg.graph import Edge, Graph, Walk
+from kg.graph import Edge, Entity, Graph, Walk
 from kg.knowledge import Captions, Style, load_style
 from models.agents import Agent, Call
 from models.errors import ConfigError
@@ -123,9 +123,15 @@ class Agents:
         entity = graph.entity(walk.end)
         info, caption = self.style.attributes(entity, "" if frames else captions(entity))
         name = "validator_online" if frames else "validator"
+
+        def unseen(one: Entity) -> str:
+            return "" if frames and one is entity else captions(one)
+
+        whole = "walk" in self.rows[name].prompt.fields  # a prompt has either the whole way, or the way and its end apart
         fields: Fields = {
             **scene.fields(self.style),
-            "memory": self.style.memory(graph, walk, captions, with_end=False),
+            "memory": "" if whole else self.style.memory(graph, walk, captions, with_end=False),
+            "walk": self.style.memory(graph, walk, unseen) if whole else "",
             "entity": entity.name,
             "info": (info + caption).strip() or self.style.no_info,
             "frames": frames,

@@ -1,11 +1,15 @@
 """Prompt sets: declared fields, shapes of replies, special tokens in what users bring."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from kg.agents import HOME, TABLE, Agents, names_pattern
+from kg.agents import HOME, TABLE, Agents, Scene, names_pattern
 from kg.dataset import Card
+from kg.graph import Edge, Entity, Walk
+from models.agents import Call
 from models.errors import ConfigError
 from models.prompts import Prompt, escape_special
 from models.requests import Picture
@@ -95,3 +99,39 @@ def test_constrained_names_match_their_own_pattern() -> None:
     pattern = re.compile(names_pattern(options))
     assert pattern.fullmatch("; ".join(options)) and pattern.fullmatch("None")
     assert not pattern.fullmatch("AxBB") and not pattern.fullmatch("")
+
+
+def test_the_calls_of_one_way_extend_one_another() -> None:
+    """The prompts of a parent's expansion, a child's validation, the child's expansion and the answer begin alike, up to what is new."""
+    card = Card("toy", "You know this toy world.", "root", {"root": "a root", "act": "an act"}, ("I",), action_kind="act", subject="toy")
+    entities = [Entity(0, "Oru", "Oru", "root", info="It is old."), Entity(1, "Leap", "Oru", "act", caption="It jumps up.")]
+    graph: Any = SimpleNamespace(entity=entities.__getitem__)
+    agents, scene = Agents.load(card, "full"), Scene("What now?", "It crouches.")
+    start, step = Walk((0,)), Walk((0, 1), (Edge(0, "does", 1),))
+
+    def told(entity: Entity) -> str:
+        return entity.caption
+
+    def text(call: Call[Any]) -> str:
+        return call.request.text
+
+    first = text(agents.validate(scene, graph, start, told, (), round=0, constrained=False))
+    opened = text(agents.expand(scene, graph, start, [Edge(0, "does", 1)], told, round=1, constrained=False))
+    judged = text(agents.validate(scene, graph, step, told, (), round=1, constrained=False))
+    onward = text(agents.expand(scene, graph, step, [Edge(0, "does", 1)], told, round=2, constrained=False))
+    answered = text(agents.summarize("What now?", "It crouches.", agents.style.knowledge(graph, [step], told), ()))
+    root = opened.index("It is old.") + len("It is old.")
+    assert first[:root] == opened[:root] == judged[:root]
+    end = judged.index("It jumps up.") + len("It jumps up.")
+    assert judged[:end] == onward[:end] == answered[:end]
+    assert "It jumps up." not in opened and judged.count("It jumps up.") == 1
+
+
+def test_an_entity_is_not_described_where_its_pictures_are_shown(tmp_path: Path) -> None:
+    entities = [Entity(0, "Oru", "Oru", "root"), Entity(1, "Leap", "Oru", "act", caption="It jumps up.")]
+    graph: Any = SimpleNamespace(entity=entities.__getitem__)
+    call = Agents.load(CARD, "full").validate(
+        Scene("What?", ""), graph, Walk((0, 1), (Edge(0, "does", 1),)), lambda e: e.caption, (Picture(tmp_path / "x", "1"),), round=1,
+        constrained=False,
+    )  # fmt: skip
+    assert call.stage == "validator_online" and "jumps" not in call.request.text
