@@ -1,9 +1,10 @@
 # Wraps `python -m <room> …` and nothing else: every variable has a command-line twin (make help).
 .DEFAULT_GOAL := help
-.PHONY: help setup bench test test-vllm report world check lint format lock clean ask serve plan profile train-tiny eval-tiny caption video-bench
+.PHONY: help setup bench test test-vllm report world check lint format lock clean ask serve plan profile train-tiny eval-tiny caption video-bench \
+        models
 
 KNOWN := GPU MODEL DATA JUDGE ENDPOINT JUDGE_ENDPOINT SETTINGS LIMIT SUITE PROMPTS K ORDER KEYFRAMES RUN SET CONFIG ARGS PYTHON \
-         SEED CREATURES CLIPS OUT Q IMAGE SHELL MAKEFLAGS
+         SEED CREATURES CLIPS OUT Q IMAGE IN SHELL MAKEFLAGS
 $(foreach v,$(.VARIABLES),$(if $(filter command%line,$(subst $() ,%,$(origin $v))),$(if $(filter $v,$(KNOWN)),,\
   $(error unknown variable $v: make knows $(filter-out SHELL MAKEFLAGS,$(KNOWN)), see `make help`))))
 
@@ -14,10 +15,7 @@ VENV := $(if $(EXTRA),.venv-gpu,.venv)
 LOCKS := $(if $(EXTRA),locks/vllm.txt,locks/cpu.txt locks/torch-cpu.txt locks/torch.txt locks/torch-cuda-runtime.txt)
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
-export HF_HUB_OFFLINE := 1
-export TRANSFORMERS_OFFLINE := 1
-export VLLM_NO_USAGE_STATS := 1
-export DO_NOT_TRACK := 1
+include scripts/environment.mk
 
 # one flag per variable that was given; nothing for the others
 flag = $(if $($(1)),$(2) '$(subst ','\'',$($(1)))')
@@ -42,6 +40,7 @@ help:
 	@echo "make video-bench    the keyframe sampler on 4K60 clips, measured here"
 	@echo "make ask Q=… IMAGE=…    a question about a picture over your own collections (docs/pipeline.md; no chat model is embedded for it yet)"
 	@echo "make serve|plan     vLLM on this machine's GPUs: MODEL= GPU=      make profile     latency of its agent rounds"
+	@echo "make models         the model cards, GPUs needed, what lies here (IN=folder) and how to fetch the rest on a connected machine"
 	@echo "make test-vllm      real vllm serve (its CPU build, in a venv of its own) with tiny models"
 	@echo "make lint | format | lock | clean | setup"
 	@echo
@@ -60,6 +59,7 @@ help:
 	@echo "CONFIG= SET=    --config --set      a YAML file of options; one option as key=value"
 	@echo "RUN=            report RUN          a run folder     CREATURES= CLIPS= OUT=   of make world"
 	@echo "Q= IMAGE=       ask                 a question about a picture"
+	@echo "IN=             models list --in    a folder that holds model folders"
 	@echo "ARGS=           (as it is)          anything else, passed on"
 	@echo "PYTHON=         (interpreter)       Python 3.11 to 3.13 for a new .venv"
 
@@ -84,6 +84,9 @@ caption: $(READY)
 
 serve plan: $(READY)
 	@$(PY) -m models $@ $(call flag,MODEL,) $(call flag,GPU,--gpus) $(ARGS)
+
+models: $(READY)
+	@$(PY) -m models list $(call flag,IN,--in) $(ARGS)
 
 train-tiny eval-tiny: $(READY)
 	@$(PY) -m bench $@ $(ARGS)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench.suites import SUITES, Suite
+from models import environment
 from models.errors import UserError
 
 
@@ -205,4 +206,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    environment.apply()
     sys.exit(main())

@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from models import environment
 from models.errors import UserError
 
 _AsWritten = argparse.RawDescriptionHelpFormatter
@@ -63,4 +64,5 @@ def main(argv: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
+    environment.apply()
     raise SystemExit(main(sys.argv[1:]))

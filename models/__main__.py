@@ -1,4 +1,4 @@
-"""`python -m models COMMAND`: check, fetch, chat, ping, journal, plan, serve, profile. Each command is a module of its own.
+"""`python -m models COMMAND`: check, fetch, chat, ping, journal, plan, serve, profile, list, switches. Each command is a module of its own.
 
 Mistakes that the reader can mend end with one message and exit code 2.
 """
@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import os
 import sys
 from collections.abc import Sequence
 
-os.environ.setdefault("HF_HUB_OFFLINE", "1")
-
+from models import environment
 from models.errors import ConfigError, UserError
 
 # command → (module with HELP, add_arguments, run)
@@ -25,6 +23,8 @@ COMMANDS = {
     "plan": "models.plan_cli",
     "serve": "models.serve_cli",
     "profile": "models.profile_cli",
+    "list": "models.list_cli",
+    "switches": "models.switches_cli",
 }
 
 
@@ -51,4 +51,5 @@ def main(argv: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
+    environment.apply()
     sys.exit(main(sys.argv[1:]))

@@ -1,41 +1,57 @@
-"""The one table of environment switches that keep libraries offline and silent, applied to every process that this project starts.
+"""The switches of models/switches.py, applied to this process (`apply`, first thing in every command) and to those that it starts.
 
-Try: python -c "from models.environment import SWITCHES; print(*SWITCHES, sep='\\n')"
+Standard library only. Try: python -m models switches
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 
-# name → (value, why)
-SWITCHES: dict[str, tuple[str, str]] = {
-    "HF_HUB_OFFLINE": ("1", "huggingface_hub: no look-ups, no downloads"),
-    "TRANSFORMERS_OFFLINE": ("1", "transformers: the same, read by its own code"),
-    "HF_DATASETS_OFFLINE": ("1", "datasets: the same"),
-    "HF_HUB_DISABLE_TELEMETRY": ("1", "huggingface_hub: no usage pings"),
-    "HF_HUB_DISABLE_IMPLICIT_TOKEN": ("1", "huggingface_hub: no token is sent unasked"),
-    "VLLM_NO_USAGE_STATS": ("1", "vllm: no usage statistics"),
-    "VLLM_DO_NOT_TRACK": ("1", "vllm: the same, its second switch"),
-    "DO_NOT_TRACK": ("1", "the common switch: vllm, FastAPI's command line and others"),
-    "RAY_USAGE_STATS_ENABLED": ("0", "ray: no usage statistics"),
-    "OTEL_SDK_DISABLED": ("true", "OpenTelemetry, which vllm brings: no exporter"),
-    "SENTRY_DSN": ("", "sentry, which FastAPI's command line brings: nowhere to report to"),
-    "NO_PROXY": ("127.0.0.1,localhost", "loopback never goes through a proxy"),
-    "no_proxy": ("127.0.0.1,localhost", "the same, as curl and requests spell it"),
-    "TOKENIZERS_PARALLELISM": ("false", "tokenizers: no threads before a fork, and no warning about it"),
-    "MPLBACKEND": ("Agg", "matplotlib: files, no windows"),
-}
+from models.switches import SWITCHES
+
+GUARD = "UNTAMED_GUARD"  # the folder of bench/offline's audit hook, while `make test-offline` watches
+
 # What a server of ours has no use for, so does not get.
-WITHHELD = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_TOKEN", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "WANDB_API_KEY", "PYTHONPATH")
+KEY = "MODEL_API_KEY"  # the API key of servers that are not ours
+WITHHELD = (
+    KEY,
+    "HF_TOKEN",
+    "HUGGING_FACE_HUB_TOKEN",
+    "HUGGINGFACE_TOKEN",
+    "OPENAI_API_KEY",
+    "ANTHROPIC_API_KEY",
+    "WANDB_API_KEY",
+    "PYTHONPATH",
+)
+
+
+def switches(given: Mapping[str, str]) -> dict[str, str]:
+    """Every switch as it must stand in a process whose environment is `given`: preferences that are set stay, proxies' exceptions grow."""
+    found = {}
+    for name, value, _, _, kept in SWITCHES:
+        if kept and given.get(name):
+            value = given[name]
+        elif name.lower() == "no_proxy":
+            value = ",".join(dict.fromkeys([*value.split(","), *filter(None, given.get(name, "").split(","))]))
+        found[name] = str(Path(value).absolute()) if value.startswith(".cache/") else value
+    return found
 
 
 def apply() -> None:
     """Sets every switch in this process. Call it before a library is imported; most read the environment once."""
-    os.environ.update({name: value for name, (value, _) in SWITCHES.items()})
+    os.environ.update(switches(os.environ))
+
+
+def server_key() -> str:
+    """The API key for servers that are not ours, from $MODEL_API_KEY; empty without one."""
+    return os.environ.get(KEY, "")
 
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """The environment for a process that we start: this one's, without secrets, with every switch set, then `extra`."""
     kept = {name: value for name, value in os.environ.items() if name not in WITHHELD}
-    return {**kept, **{name: value for name, (value, _) in SWITCHES.items()}, **(extra or {})}
+    if GUARD in os.environ:
+        kept["PYTHONPATH"] = os.environ[GUARD]
+    return {**kept, **switches(os.environ), **(extra or {})}
