@@ -103,9 +103,8 @@ def decode(path: Path, index: ClipIndex, targets: Sequence[int], fit: Fit, emit:
         emit: called once per frame, in decode order, with pixels of shape (height, width, 3), uint8 RGB.
         beat: called for every packet, so that a watcher can tell slow from stuck.
     """
-    av.logging.restore_default_callback()
-    av.logging.set_libav_level(av.logging.ERROR)
-    with complaints() as heard:
+    _loud()
+    with complaints(_opens(index)) as heard:
         return _decode(path, index, targets, fit, emit, beat, heard)
 
 
@@ -144,14 +143,23 @@ def _decode(path: Path, index: ClipIndex, targets: Sequence[int], fit: Fit, emit
     return outcome
 
 
-def reference_frames(path: Path, index: ClipIndex, beat: Beat = lambda: None) -> Iterator[Any]:
-    """One pass over the clip, non-reference pictures left out: the decoder's own frames, for ``survey``."""
-    with _opened(path) as (container, stream):
+def reference_frames(path: Path, index: ClipIndex, beat: Beat = lambda: None, tainted: set[int] | None = None) -> Iterator[Any]:
+    """One pass over the clip, non-reference pictures left out: the decoder's own frames, for ``survey``.
+
+    Into ``tainted`` go the keyframes (decode positions) of the groups in which the decoder refused a packet, marked one, or complained:
+    the packet's own, and that of the last one that a decoding thread may still have been at. It is complete when the pass has ended.
+    """
+    bad = set() if tainted is None else tainted
+    _loud()
+    with complaints(_opens(index)) as heard, _opened(path) as (container, stream):
         context = stream.codec_context
         context.skip_frame = "NONREF" if index.skips else "DEFAULT"
-        for packet in _packets(container, stream, len(index.pts)):
+        for place, packet in enumerate(_packets(container, stream, len(index.pts))):
             beat()
-            yield from _fed(context, packet)[0]
+            frames, failed = _fed(context, packet)
+            if heard.new() or failed or (place < len(index.flags) and index.flags[place] & CORRUPT):
+                bad.update(_group(index, at) for at in (place, place - THREADS))
+            yield from frames
 
 
 def groups_only(path: Path, index: ClipIndex, targets: Sequence[int]) -> int:
@@ -251,7 +259,7 @@ def _from_start(
         beat()
         frames, failed = _fed(stream.codec_context, packet)
         if heard.new() or failed or (place < len(index.flags) and index.flags[place] & CORRUPT):
-            tainted.add(index.keys[max(bisect_right(index.keys, place) - 1, 0)])
+            tainted.add(_group(index, place))
         for frame in frames:
             home = index.home(frame.pts) if frame.pts in index.position else -1
             if frame.is_corrupt:
@@ -261,6 +269,21 @@ def _from_start(
                 yield frame, home in tainted
         if not waiting:
             return
+
+
+def _group(index: ClipIndex, place: int) -> int:
+    """The last keyframe up to this decode position."""
+    return index.keys[max(bisect_right(index.keys, place) - 1, 0)]
+
+
+def _opens(index: ClipIndex) -> bool:
+    return index.codec == "h264" and not index.closed
+
+
+def _loud() -> None:
+    """Lets the decoders write their errors to standard error, where ``complaints`` hears them."""
+    av.logging.restore_default_callback()
+    av.logging.set_libav_level(av.logging.ERROR)
 
 
 def _packets(container: Any, stream: Any, most: int) -> Iterator[Any]:

@@ -1,7 +1,8 @@
 """``content-hq``: one pass over the reference pictures that finds shots by pixel change and keeps what may be wanted.
 
 The wanted frames are taken from the same pass, so the clip is decoded once. What is kept is bounded: a regular grid and the pictures just
-after a change. Knows no decoder but pyav's pass. Try: python -m video CLIP --strategy content-hq --out DIR
+after a change. What the decoder complains of on the way casts doubt on the whole group of pictures that it was at: decoding runs in
+threads, and tells late. Knows no decoder but pyav's pass. Try: python -m video CLIP --strategy content-hq --out DIR
 """
 
 from __future__ import annotations
@@ -58,14 +59,14 @@ def survey(path: Path, index: ClipIndex, count: int, fit: Fit, emit: Emit, beat:
     cuts: list[tuple[int, float]] = []
     grid: dict[int, Pixels] = {}
     after: dict[int, tuple[float, Pixels]] = {}
-    damaged: set[int] = set()
+    tainted: set[int] = set()  # groups of pictures, by the decode position of their keyframe
     step = index.seconds_long / max(GRID, 2 * count)
     due, settle, strength = step / 2, 0, 0.0
-    for frame in pyav.reference_frames(path, index, beat):
+    for frame in pyav.reference_frames(path, index, beat, tainted):
         if frame.pts not in index.number:
             continue
         if frame.is_corrupt:
-            damaged.add(frame.pts)
+            tainted.add(index.home(frame.pts))
         change = meter.difference(_luma(frame))
         if change:
             cuts.append((frame.pts, change))
@@ -85,9 +86,9 @@ def survey(path: Path, index: ClipIndex, count: int, fit: Fit, emit: Emit, beat:
     chosen = by_change(index, cuts, sorted(kept), count)
     for pts in chosen:
         outcome.found.add(pts)
-        if pts in damaged:
-            outcome.damaged.add(pts)
-        emit(pts, kept[pts], pts in damaged)
+        damaged = index.home(pts) in tainted
+        outcome.damaged |= {pts} if damaged else set()
+        emit(pts, kept[pts], damaged)
     return chosen, outcome
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -98,6 +99,18 @@ def corrupt_packets(path: Path) -> None:
     _patched(remuxed(sound(path.with_suffix(".full.mp4")), path, options=FRONT), change)
 
 
+def corrupt_hevc(path: Path) -> None:
+    """Flipped bytes of which the HEVC decoder only speaks: it marks none of the pictures that it patches up."""
+
+    def change(data: bytearray) -> None:
+        rng = np.random.default_rng(10)
+        begin = data.index(b"mdat") + 4 + (len(data) - data.index(b"mdat") - 4) // 2
+        for place in rng.integers(begin, begin + (len(data) - data.index(b"mdat") - 4) // 4, 60):
+            data[place] = int(rng.integers(256))
+
+    _patched(remuxed(sound(path.with_suffix(".full.mp4"), replace(BASE, codec="libx265")), path, options=FRONT), change)
+
+
 def dropped_packets(path: Path) -> None:
     remuxed(sound(path.with_suffix(".full.mp4")), path, keep=lambda place: place not in (37, 38, 39, 40, 95))
 
@@ -145,6 +158,7 @@ KINDS: dict[str, Callable[[Path], None]] = {
     "zeroed_head.mp4": zeroed_head,
     "zeroed_tail.mp4": zeroed_tail,
     "corrupt_packets.mp4": corrupt_packets,
+    "corrupt_hevc.mp4": corrupt_hevc,
     "dropped_packets.mp4": dropped_packets,
     "dropped_packets.mkv": dropped_packets,
     "mid_gop_start.ts": mid_gop_start,

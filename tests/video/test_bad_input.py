@@ -66,6 +66,19 @@ def test_no_frame_of_a_damaged_clip_is_wrong_without_a_flag(bad_clips, tmp_path,
     assert len(flagged) < len(found) / 2  # and not everything is doubted
 
 
+@pytest.mark.parametrize("name", ["corrupt_packets.mp4", "corrupt_hevc.mp4", "dropped_packets.mp4"])
+def test_the_pass_of_content_hq_flags_what_the_decoder_complained_of(bad_clips, tmp_path, read_numbers, name) -> None:
+    """It decodes by itself: a picture that was patched up must not come out of it as sound."""
+    wrong = flagged = kept = 0
+    for count in (10, 40):
+        with FrameStore(tmp_path, FrameOptions(strategy="content-hq", frames=count, format="png"), workers=1) as store:
+            frames = store.frames((), bad_clips[name])
+        for number, want, record in zip(read_numbers(frames.paths), sixtieths(frames, bad_clips[name]), frames.records, strict=True):
+            assert number == want or "damaged" in record.flags, (number, want)
+            wrong, flagged, kept = wrong + (number != want), flagged + bool(record.flags), kept + 1
+    assert wrong and flagged < kept
+
+
 def test_a_start_in_the_middle_of_a_group_loses_only_what_cannot_be_decoded(store, bad_clips, read_numbers) -> None:
     frames = store.frames((), bad_clips["mid_gop_start.ts"])
     found = read_numbers(frames.paths)
