@@ -1,8 +1,8 @@
 """Prompt files: YAML beside the room that uses them, checked when they are loaded.
 
 A file holds `system`, `body`, `fields` (every `{name}` that system, body or examples may hold; `images` fields take pictures),
-`reply` (the shape of the reply, a name that the room's parser table knows), `max_tokens` and optionally `examples`. What is
-constant stands first and what varies last, so that a prefix cache serves sibling calls.
+`reply` (the shape of the reply, a name that the room's parser table knows), `max_tokens` and optionally `fixed`: sentences of the
+body that a tuner has to keep as they are (policy, safety). What is constant stands first and what varies last, so that a prefix cache serves sibling calls.
 """
 
 from __future__ import annotations
@@ -35,9 +35,13 @@ class Prompt(BaseModel):
     fields: tuple[str, ...] = ()
     images: tuple[str, ...] = ()
     max_tokens: int = PydanticField(default=512, ge=1)
+    fixed: tuple[str, ...] = PydanticField(default=(), exclude=True)  # says nothing to the model, so it is no part of a digest
 
     @model_validator(mode="after")
     def _declared(self) -> Prompt:
+        lost = [text for text in self.fixed if self.body.count(text) != 1 or not text.strip()]
+        if lost:
+            raise ValueError(f"fixed: {lost[0][:60]!r} has to stand in the body once")
         used = set(_SLOT.findall(self.system + self.body))
         declared = set(self.fields) | set(self.images)
         if used - declared:
