@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from random import Random
 
 from bench.world import lexicon as lx
+from bench.world.questions import WORDINGS
 
 Pair = tuple[str, str]
 
@@ -37,13 +38,20 @@ def _names(rng: Random, most: int) -> list[str]:
 
 
 def copy(rng: Random) -> Pair:
-    """Repeat a list of names."""
-    text = "; ".join(_names(rng, 12))
-    return f"copy . {text.replace('; ', ' ; ')}", text
+    """Repeat a list of names, or one of several lists: stopping where it ends is half of what an expansion takes."""
+    if rng.random() < 0.3:
+        text = "; ".join(_names(rng, 12))
+        return f"copy . {text.replace('; ', ' ; ')}", text
+    groups = {relation: _names(rng, 10) for relation in rng.sample(lx.RELATIONS, rng.randint(2, 4))}
+    wanted = rng.choice(list(groups))
+    shown = " ; ".join(f"[ {relation} ] {' ; '.join(names)}" for relation, names in groups.items())
+    return f"copy . {wanted} neighbors : {shown}", "; ".join(groups[wanted])
 
 
 def find(rng: Random) -> Pair:
-    """Say the name that stands behind a key: a condition, a caption or another name."""
+    """Say the name that stands behind a key: a condition, a caption or another name; or a fact among a creature's facts."""
+    if rng.random() < 0.4:
+        return _fact(rng)
     names = _names(rng, 6)
     keys: dict[str, str] = {}
     for name in names:
@@ -52,6 +60,24 @@ def find(rng: Random) -> Pair:
         keys.setdefault(key, name)
     wanted = rng.choice(list(keys))
     return "find . " + " ; ".join(f"{k} : {n}" for k, n in keys.items()) + f" . {wanted} ?", keys[wanted]
+
+
+def _fact(rng: Random) -> Pair:
+    """One of the three facts that a root's text states, of one or two creatures."""
+    facts = {
+        creature_name(rng): {
+            "species": rng.choice(lx.SPECIES),
+            "nickname": f"{rng.choice(lx.ADJECTIVES)} {rng.choice(lx.TITLES)}",
+            "habitat": rng.choice(lx.HABITATS),
+        }
+        for _ in range(rng.randint(1, 2))
+    }
+    told = " ; ".join(
+        f"{name} ( Its species is {f['species']}. Its nickname is {f['nickname']}. It lives in the {f['habitat']}. )"
+        for name, f in facts.items()
+    )
+    name, kind = rng.choice(list(facts)), rng.choice(("species", "nickname", "habitat"))
+    return f"find . {told} . {rng.choice(WORDINGS[kind]).format(name)}", facts[name][kind]
 
 
 def equal(rng: Random) -> Pair:

@@ -30,13 +30,14 @@ FRAMES = (Picture(Path("frame"), "0"), Picture(Path("frame"), "1"), Picture(Path
 
 @dataclass(frozen=True, slots=True)
 class Clip:
-    """What is to be drawn: `family` "arena" (the graph's clips) or "wild" (the questions')."""
+    """What is to be drawn: `family` "arena" (the graph's clips) or "wild" (the questions'); `frames` pictures of it, 0: as it comes."""
 
     look: Look
     motion: str
     element: str | None
     family: str
     scene: int
+    frames: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +114,9 @@ def searched(case: Case, online: bool) -> Iterator[Sample]:
     for group, found in kept.items():
         if group.startswith("topic"):
             continue
-        count = {"names": 3, "None": 1, "Yes": 3, "No": 4}[group.split("/")[1]]
-        picked = _hard_first(case, found, count) if group.endswith("/No") else rng.sample(found, min(count, len(found)))
+        count = {"names": 3, "None": 2, "Yes": 3, "No": 5}[group.split("/")[1]]
+        hard = group.endswith(("/No", "/None"))
+        picked = _hard_first(case, found, count) if hard else rng.sample(found, min(count, len(found)))
         for call, gold in picked:
             yield Sample(call.stage, call.request, gold, _entity_clip(case, call) if call.stage == "validator_online" else None)
 
@@ -131,7 +133,7 @@ def _hard_first(case: Case, found: list[tuple[Call[object], str]], count: int) -
 
     left = case.rng.sample(found, len(found))
     picked: list[tuple[Call[object], str]] = []
-    for what in ("motion", "element", "element"):
+    for what in ("element", "motion", "element"):
         near = next((pair for pair in left if shares(pair[0], what)), None)
         if near is not None:
             left.remove(near)
@@ -179,7 +181,9 @@ def summarized(case: Case) -> Iterator[Sample]:
     others = [
         walk + edge for walk in _approaches(gold) for edge in graph.neighbours(walk.end) if (*walk.nodes, edge.target) not in oracle.routes
     ]
-    walks += rng.sample(others, min(len(others), rng.choice((0, 0, 1, 2, 3))))
+    likely = [walk for walk in others if graph.entity(walk.end).kind == graph.entity(gold[0].end).kind]  # what a search brings
+    walks += rng.sample(others, min(len(others), rng.choice((0, 0, 1, 2))))
+    walks += [walk for walk in rng.sample(likely, min(len(likely), rng.choice((0, 1, 2, 3)))) if walk not in walks]
     rng.shuffle(walks)
     walks = walks[:5]
 

@@ -16,7 +16,7 @@ from PIL import Image, ImageDraw
 
 from bench.world.creatures import Look
 from bench.world.poses import Pose, between, phase_of, pose
-from bench.world.scene import HEIGHT, WIDTH, Colour, Scene, background, make_scene, shade
+from bench.world.scene import HEIGHT, WIDTH, Colour, Scene, background, make_scene, shade, weathered
 
 __all__ = ["BODY_RGB", "ELEMENT_RGB", "GLOW_RGB", "draw", "make_scene", "portrait"]
 
@@ -87,6 +87,7 @@ def draw(
     _traces(pen, figure, scene, motion, element, u)
     if element is not None and motion not in ("breath", "ball"):
         _aura(pen, figure, look, scene, element, u)
+    image = weathered(image, scene)
     return image.reduce(factor) if factor > 1 else image
 
 

@@ -1,6 +1,7 @@
 """Backgrounds of the sample world: an arena for the graph's pictures, the wild for the questions' (MH-MMKG, sections 7.1 and 7.2).
 
-Knows nothing of creatures. All measures are units of a 160 × 90 canvas; colours are muted, so that elements stand out.
+One wild scene in three lies in bad weather, so that a picture does not always show what a human note of it says (Table 2: the
+unaided settings are harder than the perceptive one). Knows nothing of creatures. All measures are units of a 160 × 90 canvas; colours are muted, so that elements stand out.
 
     python -c "from bench.world.scene import make_scene, background; background(make_scene('wild', 7), (640, 360)).show()"
 """
@@ -12,7 +13,7 @@ from functools import lru_cache
 from random import Random
 from typing import Final, Literal
 
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, ImageEnhance
 
 Family = Literal["arena", "wild"]
 Colour = tuple[int, int, int]
@@ -22,6 +23,8 @@ ARENA_WALLS: Final[tuple[Colour, ...]] = ((176, 160, 140), (150, 146, 150), (138
 ARENA_FLOORS: Final[tuple[Colour, ...]] = ((206, 188, 152), (176, 164, 148), (160, 140, 112))
 WILD_SKIES: Final[tuple[Colour, ...]] = ((168, 192, 206), (198, 178, 172), (104, 112, 132), (176, 190, 170), (138, 148, 160))
 WILD_GROUNDS: Final[tuple[Colour, ...]] = ((92, 112, 70), (112, 98, 70), (78, 92, 84), (124, 118, 88))
+ROUGH: Final = 0.34  # share of wild scenes in bad weather
+WEATHERS: Final = ("mist", "dusk", "thicket")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +32,7 @@ class Scene:
     """Everything that a seed decides about a picture apart from the creature.
 
     `ground`: height of the floor in units. `shift`: where the creature starts, `hunter`: where the hunter stands, in units.
-    `jitter`: numbers of [-1, 1] for whatever needs a little disorder.
+    `jitter`: numbers of [-1, 1] for whatever needs a little disorder. `weather`: one of WEATHERS, or "" for a clear day.
     """
 
     family: Family
@@ -40,6 +43,7 @@ class Scene:
     shift: float
     hunter: float
     jitter: tuple[float, ...]
+    weather: str = ""
 
 
 def make_scene(family: Family, seed: int) -> Scene:
@@ -55,7 +59,33 @@ def make_scene(family: Family, seed: int) -> Scene:
         rng.uniform(-5, 5),
         rng.uniform(136, 150),
         tuple(rng.uniform(-1, 1) for _ in range(24)),
+        _weather(seed) if family == "wild" else "",
     )
+
+
+def _weather(seed: int) -> str:
+    rng = Random(f"weather/{seed}")  # its own draws: a clear scene looks the same whatever the weather elsewhere
+    return rng.choice(WEATHERS) if rng.random() < ROUGH else ""
+
+
+def weathered(image: Image.Image, scene: Scene) -> Image.Image:
+    """The finished frame as the scene's weather lets it through: veiled, darkened, or partly behind trunks."""
+    if not scene.weather:
+        return image
+    amount = abs(scene.jitter[20])  # 0 to 1, the same in all frames of a clip
+    if scene.weather == "mist":
+        return Image.blend(image, Image.new("RGB", image.size, (196, 200, 204)), 0.5 + 0.35 * amount)
+    if scene.weather == "dusk":
+        dark = ImageEnhance.Brightness(image).enhance(0.5 - 0.28 * amount)
+        return Image.blend(dark, Image.new("RGB", image.size, (14, 16, 40)), 0.45)
+    kx, ky = image.width / WIDTH, image.height / HEIGHT
+    d = ImageDraw.Draw(image)
+    bark = shade(scene.floor, 0.45)
+    for n in range(4 + round(3 * amount)):
+        x = 18 + 20 * n + 8 * scene.jitter[n + 12]
+        width = 4 + 3 * amount + 2 * scene.jitter[n]
+        d.rectangle(((x - width) * kx, 0, (x + width) * kx, HEIGHT * ky), fill=bark)
+    return image
 
 
 def shade(colour: Colour, factor: float) -> Colour:
