@@ -112,7 +112,9 @@ class Library:
         for creature in self.world.creatures:
             for action in creature.actions:
                 for _ in range(rng.choice((0, 1, 2, 4))):
-                    query = rng.choice((creature.name, f"{creature.name} {action.name}", f"{action.name} attack", f"attacks of {creature.name}"))
+                    query = rng.choice(
+                        (creature.name, f"{creature.name} {action.name}", f"{action.name} attack", f"attacks of {creature.name}")
+                    )
                     stray = rng.random() < 0.05
                     meant = rng.choice(rng.choice(self.world.creatures).actions) if stray else None
                     other = next((c for c in self.world.creatures if meant in c.actions), creature) if meant else creature

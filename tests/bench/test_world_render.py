@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations, pairwise
 
 import numpy as np
@@ -11,10 +12,10 @@ from bench.world.creatures import Look
 from bench.world.lexicon import ELEMENTS, MOTIONS, NEEDS_ELEMENT
 from bench.world.poses import KEY_TIMES, phase_of, pose
 from bench.world.render import draw, portrait
-from bench.world.scene import background, make_scene
+from bench.world.scene import ROUGH, WEATHERS, background, make_scene, weathered
 
 LOOK = Look("ellipse", 1, 2, False, 1.0, 4, 1.0)
-WILD, ARENA = make_scene("wild", 5), make_scene("arena", 5)
+WILD, ARENA = make_scene("wild", 4), make_scene("arena", 5)
 
 
 def film(motion: str, element: str | None, size: tuple[int, int] = (140, 84)) -> np.ndarray:
@@ -46,6 +47,27 @@ def test_drawing_is_repeatable_and_leaves_the_background_alone() -> None:
 def test_families_and_seeds_look_different() -> None:
     pictures = {portrait(LOOK, s, (140, 84)).tobytes() for s in (WILD, ARENA, make_scene("wild", 6), make_scene("arena", 6))}
     assert len(pictures) == 4
+
+
+def test_bad_weather_comes_over_a_third_of_the_wild_and_never_into_the_arena() -> None:
+    seen = [make_scene("wild", seed).weather for seed in range(600)]
+    assert abs(sum(map(bool, seen)) / len(seen) - ROUGH) < 0.06
+    assert {*WEATHERS, ""} == set(seen)
+    assert not any(make_scene("arena", seed).weather for seed in range(100))
+
+
+@pytest.mark.parametrize("weather", WEATHERS)
+def test_weather_takes_something_away_and_the_same_in_every_frame_size(weather: str) -> None:
+    scene = next(s for s in map(lambda seed: make_scene("wild", seed), range(200)) if s.weather == weather)
+    clear = replace(scene, weather="")
+    small, large = (
+        np.asarray(draw(LOOK, "breath", "fire", 0.9, scene, size).resize((160, 90)), np.int16) for size in ((320, 180), (640, 360))
+    )
+    assert np.abs(small - large).mean() < 4
+    seen, gone = (np.asarray(draw(LOOK, "breath", "fire", 0.9, s, (160, 90)), np.int16) for s in (scene, clear))
+    assert np.abs(seen - gone).mean() > 15
+    picture = draw(LOOK, "leap", None, 0.5, clear, (140, 84))
+    assert weathered(picture, clear) is picture
 
 
 def test_motion_is_continuous_and_rests_at_its_ends() -> None:
