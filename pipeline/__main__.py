@@ -1,4 +1,4 @@
-"""`python -m pipeline …`: collections, the relevance classifier, the safety filter, and asking.
+"""`python -m pipeline …`: collections, the relevance classifier, the safety filter, prompt tuning, and asking.
 
 Try: python -m pipeline --help
 """
@@ -13,13 +13,14 @@ from models.errors import UserError
 from pipeline import ask_cli, index_cli
 from pipeline.relevance import cli as relevance_cli
 from pipeline.safety import cli as safety_cli
+from pipeline.tuning import cli as tuning_cli
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Exit code 0, or 2 with one message when the user can mend it."""
     parser = argparse.ArgumentParser(prog="python -m pipeline", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
-    for module in (index_cli, relevance_cli, safety_cli, ask_cli):
+    for module in (index_cli, relevance_cli, safety_cli, tuning_cli, ask_cli):
         module.add_parser(commands)
     args = parser.parse_args(arguments)
     try:

@@ -1,4 +1,4 @@
-"""Writing so that a kill or a power cut leaves the old or the new, never a half: flush to disk, then rename.
+"""What the collections, heads and policies of this room need of files: one writer at a time, digests, and models/files.py's whole writes.
 
 Try: python -c "from pathlib import Path; from pipeline.files import replace; replace(Path('x'), b'new')"
 """
@@ -7,42 +7,20 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from models.errors import DataError
+from models.files import replace, sync
 
-
-def sync(path: Path) -> None:
-    """Flush a file or a folder's list of names to the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+__all__ = ["only_writer", "replace", "sha256", "sync", "sync_all"]
 
 
 def sync_all(folder: Path) -> None:
     for path in sorted(folder.iterdir()):
         sync(path)
     sync(folder)
-
-
-def replace(path: Path, content: bytes) -> None:
-    """`path` holds `content`, whole; whoever reads it meanwhile sees the old bytes or the new ones."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with aside.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(path)
-        sync(path.parent)
-    finally:
-        aside.unlink(missing_ok=True)
 
 
 def sha256(path: Path) -> str:
