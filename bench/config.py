@@ -65,9 +65,10 @@ class RunConfig(BaseModel):
     model: str = _field(EMBEDDED_MODEL, "model folder, registered name, or the name that an endpoint serves")
     endpoint: str | None = _field(None, "an OpenAI-compatible server, e.g. http://127.0.0.1:8000/v1")
     gpu: int = _field(0, "number of GPUs for a model folder; 0 runs it on the CPU", ge=0)
-    engine: Literal["transformers", "vllm", "vllm-offline"] | None = _field(
-        None, "what runs a model folder: transformers, vllm (a server of ours) or vllm-offline (in this process); vllm where --gpu is given"
+    engine: Literal["transformers", "vllm", "vllm-offline", "vllm-ray"] | None = _field(
+        None, "what runs a model folder: transformers, vllm (servers of ours), vllm-offline (no port), vllm-ray; vllm where --gpu is given"
     )
+    ray: str = _field("auto", "the Ray cluster of vllm-ray: auto, the head's host:port, or local; --gpu then counts a node's GPUs")
     served_on: Literal["cuda", "cpu"] = _field("cuda", "what --gpu counts: GPUs, or servers of vLLM's CPU build (for tests)")
     vllm_args: str = _field("", "flags for vllm serve, which win over ours: --vllm-args '--max-num-seqs 32'")
     roles: dict[str, Role] = _field({}, f"a different model for a role ({', '.join(ROLES)}): --set roles.validator=FOLDER")
@@ -137,7 +138,22 @@ class RunConfig(BaseModel):
 
 
 NOT_PREDICTING = frozenset(
-    {"judge", "judge_endpoint", "similarity", "slots", "batch", "timeout", "runs", "name", "tags", "gpu", "engine", "served_on", "retry"}
+    {
+        "judge",
+        "judge_endpoint",
+        "similarity",
+        "slots",
+        "batch",
+        "timeout",
+        "runs",
+        "name",
+        "tags",
+        "gpu",
+        "engine",
+        "ray",
+        "served_on",
+        "retry",
+    }
 )
 
 
@@ -230,7 +246,7 @@ def validate(options: Mapping[str, Any], where: str | None = None) -> RunConfig:
         faults.append(f"no settings; choose of {', '.join(SETTINGS)}")
     if len(set(settings)) != len(settings):
         faults.append(f"a setting is listed twice: {', '.join(settings)}")
-    if config and config.engine in ("vllm", "vllm-offline") and not config.gpu:
+    if config and (config.engine or "").startswith("vllm") and not config.gpu:
         faults.append(f"--engine {config.engine} needs a number of GPUs: --gpu 1")
     if config and config.judge is not None and not config.judge.strip():
         faults.append("the judge is empty; name a model, or 'exact', or leave it out: then the judged model judges itself")

@@ -5,18 +5,18 @@ Knows no episode. Engines come from a factory, so that a test brings its own. Tr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.config import ROLES, Backend, RunConfig
 from bench.episode import World
-from bench.frames import FrameKey, NoFrames, Pictures, prepare
+from bench.frames import Showing
 from bench.rows import Row
 from bench.settings import Album, Scene
 from kg.agents import Agents
-from kg.captions import captioned
 from kg.dataset import Dataset, Question
+from kg.frames import NoFrames
 from models.engines import Engine, EngineSpec, Stoppable, make_engine
 from models.environment import server_key
 from models.placement import Placement
@@ -29,7 +29,7 @@ CACHE = Path(".cache")
 OpenEngine = Callable[..., Engine]  # of a Backend and a RunConfig
 
 
-OWN_VLLM = ("vllm", "vllm-offline")  # engines of ours that hold the GPUs for as long as they are open
+OWN_VLLM = ("vllm", "vllm-offline", "vllm-ray")  # engines of ours that hold the GPUs for as long as they are open
 
 
 def spec_of(backend: Backend, config: RunConfig, media: Path = CACHE, logs: Path = CACHE) -> EngineSpec:
@@ -49,6 +49,7 @@ def spec_of(backend: Backend, config: RunConfig, media: Path = CACHE, logs: Path
         timeout=config.timeout,
         where=Placement(gpus=config.gpu, replicas=config.gpu, device=config.served_on),
         serving=serving,
+        ray=config.ray,
         logs=logs,
         tell=_say,
     )
@@ -86,8 +87,7 @@ class Workshop:
     _agents: dict[str, Agents] = field(default_factory=dict)
     _engines: dict[Backend, Engine] = field(default_factory=dict)
     _identities: dict[Backend, str] = field(default_factory=dict)
-    _questions: dict[FrameKey, dict[int, Pictures | NoFrames]] = field(default_factory=dict)
-    _entities: dict[FrameKey, dict[int, Pictures | NoFrames]] = field(default_factory=dict)
+    _showing: Showing | None = None
 
     def agents(self, config: RunConfig) -> Agents:
         """The prompt set of these options. Raises ConfigError."""
@@ -113,7 +113,10 @@ class Workshop:
         return self.factory is open_engine and config.engine_of(backend) in OWN_VLLM
 
     def close(self) -> None:
-        """Stops every vLLM that was started here; what it served is opened again on the next use."""
+        """Stops every vLLM and every preparation of frames that was started here; what is used again is opened again."""
+        if self._showing is not None:
+            self._showing.close()
+            self._showing = None
         for backend, engine in list(self._engines.items()):
             if isinstance(engine, Stoppable):
                 del self._engines[backend]
@@ -131,43 +134,19 @@ class Workshop:
         known = config.backends
         return {role: self.engine(known.get(role, judge if role == "judge" and judge else known["agent"]), config) for role in ROLES}
 
-    def prepare(self, rows: Sequence[Row], questions: Sequence[Question]) -> None:
-        """Cuts every frame that these rows will show."""
-        for row in rows:
-            key = FrameKey.of(row.config)
-            if row.setting.needs_query_media and key not in self._questions:
-                media = {q.row: (q.images, q.video) for q in questions if q.has_media}
-                self._questions[key] = prepare("question frames", media, key, self.frames, self.dataset.folder)
-            if (row.setting.needs_node_media or row.setting.needs_offline_captions) and key not in self._entities:
-                self._entities[key] = prepare("graph frames", self._clips(), key, self.frames, self.dataset.folder)
-
-    def _clips(self) -> dict[int, tuple[Sequence[Path], Path | None]]:
-
-        return {e.index: (e.images, e.video) for e in captioned(self.dataset)}
+    def prepare(self, rows: Sequence[Row], questions: Sequence[Question], captioning: Collection[str] = ()) -> Showing:
+        """Starts on every frame that these rows will show; see `Showing.prepare`."""
+        if self._showing is None:
+            self._showing = Showing(self.dataset, self.frames)
+        self._showing.prepare(rows, questions, captioning)
+        return self._showing
 
     def scene(self, row: Row, question: Question) -> Scene | NoFrames:
         """What there is to see of this question in this row; NoFrames when its media cannot be used."""
-        if not row.setting.needs_query_media or not question.has_media:
-            return Scene(question.perception)
-        frames = self._questions[FrameKey.of(row.config)][question.row]
-        return frames if isinstance(frames, NoFrames) else Scene(question.perception, frames)
-
-    def album(self, row: Row) -> Album:
-        """What there is to see of the graph in this row. An entity whose clip cannot be used shows nothing."""
-        known = self._entities.get(FrameKey.of(row.config), {})
-        frames = {index: pictures for index, pictures in known.items() if not isinstance(pictures, NoFrames)}
-        return Album(frames, self.offline.get(row.label, {}))
+        assert self._showing is not None, "prepare comes first"
+        return self._showing.scene(row, question)
 
     def world(self, row: Row) -> World:
-        """What all samples of this row share."""
-        return World(self.dataset.graph, self.agents(row.config), self.album(row), row.search)
-
-    def unusable(self) -> dict[str, str]:
-        """Entities whose clip could not be used, and why: for the report."""
-        found = {}
-        for media in self._entities.values():
-            for index, frames in media.items():
-                if isinstance(frames, NoFrames):
-                    entity = self.dataset.graph.entity(index)
-                    found[f"{entity.owner}/{entity.name}" if entity.owner else entity.name] = frames.detail
-        return found
+        """What all samples of this row share. An entity whose clip cannot be used shows nothing."""
+        frames = self._showing.seen(row) if self._showing is not None else {}
+        return World(self.dataset.graph, self.agents(row.config), Album(frames, self.offline.get(row.label, {})), row.search)

@@ -110,6 +110,7 @@ class EngineSpec:
         identity: what a server's model is, for the calls' keys (a weights digest): a run then finds its calls again on other addresses.
         where: the hardware of an engine of ours (vllm, vllm-offline).
         serving: what is decided about a vLLM of ours; None takes the defaults and the folder's name.
+        ray: the Ray cluster of vllm-ray: ``auto``, the head's ``host:port``, or ``local``.
         logs: where a server of ours writes.
         tell: takes progress lines while a model is loaded.
     """
@@ -129,6 +130,7 @@ class EngineSpec:
     identity: str = ""
     where: Placement = field(default_factory=Placement)
     serving: ServeOptions | None = None
+    ray: str = "auto"
     logs: Path = Path(".cache/servers")
     tell: Callable[[str], None] | None = field(default=None, compare=False, repr=False)
 
@@ -171,12 +173,22 @@ def _vllm_offline(spec: EngineSpec) -> Engine:
     return offline(Path(locate(spec.model)), spec.where, spec.serving)
 
 
+def _vllm_ray(spec: EngineSpec) -> Engine:
+    from models.locate import locate
+    from models.ray_fleet import RayFleet
+
+    folder = Path(locate(spec.model))
+    fleet = RayFleet(folder, spec.where, spec.serving or ServeOptions(folder.name), address=spec.ray, log_folder=spec.logs, tell=spec.tell)
+    return fleet.__enter__().engine(slots=spec.slots, timeout=spec.timeout)
+
+
 # What opens an engine: it may take minutes, and a server of ours runs from then on until `stop` or this process's end.
 ENGINES: dict[str, Callable[[EngineSpec], Engine]] = {
     "transformers": _transformers,
     "openai": _openai,
     "vllm": _vllm,
     "vllm-offline": _vllm_offline,
+    "vllm-ray": _vllm_ray,
 }
 
 
@@ -206,6 +218,13 @@ def _plan_offline(spec: EngineSpec) -> None:
     prepared(Path(locate(spec.model)), spec.where, spec.serving)
 
 
+def _plan_nodes(spec: EngineSpec) -> None:
+    from models.ray_fleet import require_ray
+
+    require_ray()
+    _inspect(spec)  # each node plans for itself
+
+
 def _addresses(spec: EngineSpec) -> None:
     for url in spec.urls:
         if not url.startswith(("http://", "https://")):
@@ -218,6 +237,7 @@ CHECKS: dict[str, Callable[[EngineSpec], None]] = {
     "openai": _addresses,
     "vllm": _plan_servers,
     "vllm-offline": _plan_offline,
+    "vllm-ray": _plan_nodes,
 }
 
 

@@ -30,7 +30,7 @@ from models.placement import Placement, plan_for
 from models.planner import Plan
 from models.server import ManagedServer, Tell
 from models.shape import Shape, read_shape
-from models.vllm_flags import HOST, ServeOptions
+from models.vllm_flags import ServeOptions
 from models.weights import look
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ class Fleet:
         log_folder: Path,
         *,
         port: int = 0,
+        key: str = "",
         ready_seconds: float = 1800.0,
         grace: float = 15.0,
         restarts: int = 1,
@@ -69,7 +70,7 @@ class Fleet:
         tell: Tell | None = None,
     ) -> None:
         self.folder, self.plan, self.options = folder, chosen, options
-        self.key = secrets.token_urlsafe(24)
+        self.key = key or secrets.token_urlsafe(24)
         ids = nvml.visible_ids(sum(map(len, chosen.replicas)) + len(chosen.idle))
         self.servers = [
             ManagedServer(
@@ -84,6 +85,7 @@ class Fleet:
                 grace=grace,
                 restarts=restarts,
                 tell=tell,
+                host=options.host,
                 label=f"replica {i + 1} of {len(chosen.replicas)}" if len(chosen.replicas) > 1 else "vllm",
             )
             for i, devices in enumerate(chosen.replicas)
@@ -133,7 +135,7 @@ class Fleet:
         return all([self._post(server, path) for server in self.servers for path in ("/reset_prefix_cache", "/reset_mm_cache")])
 
     def _post(self, server: ManagedServer, path: str) -> bool:
-        connection = http.client.HTTPConnection(HOST, server.port, timeout=60)
+        connection = http.client.HTTPConnection(server.host, server.port, timeout=60)
         try:
             connection.request("POST", path, headers={"Authorization": f"Bearer {self.key}"})
             return connection.getresponse().status == 200
@@ -167,7 +169,7 @@ class Fleet:
 
     def _ours(self, server: ManagedServer) -> None:
         """That it is our server which answers, with our key and our model."""
-        connection = http.client.HTTPConnection(HOST, server.port, timeout=30)
+        connection = http.client.HTTPConnection(server.host, server.port, timeout=30)
         try:
             connection.request("GET", "/v1/models", headers={"Authorization": f"Bearer {self.key}"})
             answer = connection.getresponse()
@@ -225,6 +227,7 @@ def serve(
     work: Workload | None = None,
     vllm: str | None = None,
     port: int = 0,
+    key: str = "",
     ready_seconds: float = 1800.0,
     restarts: int = 1,
     tell: Tell | None = None,
@@ -238,4 +241,16 @@ def serve(
     preflight.require(misfits, str(folder))
     if tell is not None:
         tell(str(chosen))
-    return Fleet(folder, shape, chosen, options, command, log_folder, port=port, ready_seconds=ready_seconds, restarts=restarts, tell=tell)
+    return Fleet(
+        folder,
+        shape,
+        chosen,
+        options,
+        command,
+        log_folder,
+        port=port,
+        key=key,
+        ready_seconds=ready_seconds,
+        restarts=restarts,
+        tell=tell,
+    )

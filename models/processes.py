@@ -86,21 +86,21 @@ def kill(pids: tuple[int, ...], grace: float) -> None:
             time.sleep(0.05)
 
 
-def port_free(port: int) -> bool:
-    """Whether 127.0.0.1:`port` can be bound now."""
+def port_free(port: int, host: str = "127.0.0.1") -> bool:
+    """Whether `host`:`port` can be bound now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(("127.0.0.1", port))
+            probe.bind((host, port))
         except OSError:
             return False
     return True
 
 
-def free_port(wanted: int = 0) -> int:
+def free_port(wanted: int = 0, host: str = "127.0.0.1") -> int:
     """`wanted` if it can be bound, else a port that the system picks."""
-    if wanted and port_free(wanted):
+    if wanted and port_free(wanted, host):
         return wanted
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.bind((host, 0))
         return int(probe.getsockname()[1])

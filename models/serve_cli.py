@@ -16,6 +16,7 @@ from models.planner import UTILISATION
 if TYPE_CHECKING:
     from models.fleet import Fleet
     from models.placement import Placement
+    from models.ray_fleet import RayFleet
     from models.vllm_flags import ServeOptions
 
 HELP = "start vllm on this machine's GPUs and keep it until Ctrl-C"
@@ -49,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", type=Path, nargs="?", help="a model folder")
     add_server_arguments(parser)
     parser.add_argument("--dry-run", action="store_true", help="plan and check, print the command, start nothing")
+    parser.add_argument("--ray", metavar="ADDRESS", help="on every node of a Ray cluster: auto, the head's host:port, or local")
     parser.add_argument("--end-stale", action="store_true", help="end servers that an earlier run left behind, and nothing else")
 
 
@@ -99,6 +101,15 @@ def fleet_of(args: argparse.Namespace, folder: Path, *, profiling: bool = False)
     )
 
 
+def ray_fleet_of(args: argparse.Namespace, folder: Path) -> RayFleet:
+    """The same on every node of a Ray cluster. Raises UserError."""
+    from models.ray_fleet import RayFleet
+
+    options, where = options_of(args, folder), placement_of(args)
+    more = {"vllm": args.vllm, "ready_seconds": args.ready_seconds, "tell": progress()}
+    return RayFleet(folder, where, options, address=args.ray, log_folder=args.log, **more)
+
+
 class progress:
     """Takes progress lines: on a terminal one line that changes, elsewhere a line whenever its words change."""
 
@@ -142,7 +153,7 @@ def run(args: argparse.Namespace) -> int:
         preflight.require(misfits, str(args.model))
         return 0
     signal.signal(signal.SIGTERM, _interrupt)
-    with fleet_of(args, args.model) as fleet:
+    with ray_fleet_of(args, args.model) if args.ray else fleet_of(args, args.model) as fleet:
         print(f"model  {fleet.options.name}\nurl    {' '.join(fleet.urls)}\nkey    {fleet.key}", flush=True)
         try:
             while True:

@@ -28,7 +28,7 @@ Tell = Callable[[str], None]
 
 
 class ManagedServer:
-    """A server on 127.0.0.1.
+    """A server on `host`: 127.0.0.1, but for the nodes of a Ray cluster.
 
     Args:
         command: builds the argument list for a port.
@@ -55,10 +55,12 @@ class ManagedServer:
         restarts: int = 1,
         tell: Tell | None = None,
         label: str = "server",
+        host: str = HOST,
     ) -> None:
         self._command, self._wanted, self._variables = command, port, dict(variables or {})
         self._ready_seconds, self._grace, self._hang = ready_seconds, grace, hang_seconds
         self._restarts_left, self._tell, self.label = restarts, tell or (lambda line: None), label
+        self.host = host
         self.log, self.port, self.crashes, self.restarted, self.restarting = log, 0, 0, 0, False
         self.failure: ModelError | None = None
         self._watchdog: subprocess.Popen[bytes] | None = None
@@ -71,7 +73,7 @@ class ManagedServer:
 
     @property
     def url(self) -> str:
-        return f"http://{HOST}:{self.port}/v1"
+        return f"http://{self.host}:{self.port}/v1"
 
     @property
     def pid(self) -> int:
@@ -80,7 +82,7 @@ class ManagedServer:
 
     def start(self) -> None:
         """Starts the process and returns at once. Raises ModelError when the command cannot be run or the log not be written."""
-        self.port = processes.free_port(self._wanted)
+        self.port = processes.free_port(self._wanted, self.host)
         self._spawn()
 
     def _spawn(self) -> None:
@@ -123,7 +125,7 @@ class ManagedServer:
                 if self._retries_left and log_hints.PORT_TAKEN.search(self._said()):  # someone was faster than we: another port
                     self._retries_left -= 1
                     self._end()
-                    self.port = processes.free_port()
+                    self.port = processes.free_port(host=self.host)
                     self._spawn()
                     continue
                 raise self._error(f"{self.label} ended with {self._code()} after {seconds:.0f} s, before it was ready")
@@ -146,7 +148,7 @@ class ManagedServer:
         """Whether /health answers 200 now."""
         if not self.running:
             return False
-        connection = http.client.HTTPConnection(HOST, self.port, timeout=timeout)
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=timeout)
         try:
             connection.request("GET", "/health")
             return connection.getresponse().status == 200

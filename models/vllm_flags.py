@@ -33,6 +33,8 @@ class ServeOptions:
         max_tiles: InternVL's budget of one picture; None takes the folder's own.
         sequences: calls that the server works on at once.
         own_code: the folder's Python code may run.
+        profiling: the server's caches can be emptied.
+        host: the address that it listens on.
         extra: flags as the user wrote them (``--vllm-args``), which win.
     """
 
@@ -45,6 +47,7 @@ class ServeOptions:
     sequences: int = 64
     own_code: bool = False
     profiling: bool = False
+    host: str = HOST
     extra: tuple[str, ...] = ()
 
 
@@ -67,7 +70,7 @@ def split_args(text: str) -> tuple[str, ...]:
 def table(shape: Shape, plan: Plan, options: ServeOptions, port: int) -> list[tuple[str, str | None, str]]:
     """(flag, value or None for a switch, why), before --vllm-args."""
     rows: list[tuple[str, str | None, str]] = [
-        ("--host", HOST, "nothing but this machine"),
+        ("--host", options.host, "nothing but this machine, or the node's address in a Ray cluster"),
         ("--port", str(port), "found free"),
         ("--served-model-name", options.name, "clients need not know the folder"),
         ("--max-model-len", str(plan.context), "what was planned for; the published maximum would take the whole cache"),

@@ -29,7 +29,10 @@ def main() -> None:
     write("torch-cpu.txt", [cpu_build(block) for block in torch])
     write("torch-cuda-runtime.txt", [block for block in blocks if CUDA.match(block)])
     write("cpu.txt", [block for block in blocks if not CUDA.match(block) and not block.startswith("torch==")])
-    write("vllm.txt", compile_lock("--python-platform", "x86_64-manylinux_2_28", "--python-version", "3.11", "--extra", "vllm"))
+    write(
+        "vllm.txt",
+        compile_lock("--python-platform", "x86_64-manylinux_2_28", "--python-version", "3.11", "--extra", "vllm", "--extra", "ray"),
+    )
 
 
 def compile_lock(*options: str) -> list[str]:
