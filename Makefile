@@ -9,6 +9,11 @@ $(foreach v,$(.VARIABLES),$(if $(filter command%line,$(subst $() ,%,$(origin $v)
   $(error unknown variable $v: make knows $(filter-out SHELL MAKEFLAGS,$(KNOWN)), see `make help`))))
 
 PYTHON ?= python3
+# PYTHON=3.12 names a version: of the sealed machine for `make bundle`, of the interpreter elsewhere
+VERSION := $(filter 3.%,$(PYTHON))
+ifneq ($(VERSION),)
+override PYTHON := $(if $(shell command -v python$(VERSION)),python$(VERSION),python3)
+endif
 # GPUs are served by vLLM, whose torch is another one: a virtual environment of its own, from a lock of its own.
 EXTRA := $(if $(filter-out 0,$(GPU)),vllm)
 VENV := $(if $(EXTRA),.venv-gpu,.venv)
@@ -41,6 +46,8 @@ help:
 	@echo "make ask Q=… IMAGE=…    a question about a picture over your own collections (docs/pipeline.md; no chat model is embedded for it yet)"
 	@echo "make serve|plan     vLLM on this machine's GPUs: MODEL= GPU=      make profile     latency of its agent rounds"
 	@echo "make models         the model cards, GPUs needed, what lies here (IN=folder) and how to fetch the rest on a connected machine"
+	@echo "make bundle OUT=…       everything for a machine without a network: MODELS= DATA= TARGET= PYTHON=3.11 VOLUME=4G KEY= (docs/airgapped.md)"
+	@echo "make unbundle FROM=…    there: check, copy, install, into TO= (KEY=)      make verify FROM=…   check only"
 	@echo "make test-vllm      real vllm serve (its CPU build, in a venv of its own) with tiny models"
 	@echo "make lint | format | lock | clean | setup"
 	@echo
@@ -62,6 +69,8 @@ help:
 	@echo "Q= IMAGE=       ask                 a question about a picture"
 	@echo "IN=             models list --in    a folder that holds model folders"
 	@echo "ARGS=           (as it is)          anything else, passed on"
+	@echo "OUT= MODELS= TARGET= PYTHON= VOLUME= KEY= GLIBC=    --out --models --target --python --volume --key --glibc of bench bundle"
+	@echo "FROM= TO= KEY=  --from --to --key   of bench unbundle and bench verify"
 	@echo "PYTHON=         (interpreter)       Python 3.11 to 3.13 for a new .venv"
 
 setup: $(READY)
@@ -100,6 +109,17 @@ ask: $(READY)
 
 profile: $(READY)
 	@$(PY) -m models profile $(call flag,RUN,--replay) $(call flag,MODEL,--model) $(call flag,GPU,--gpus) $(ARGS)
+
+bundle: $(READY)
+	@$(PY) -m bench bundle $(call flag,OUT,--out) $(call flag,MODELS,--models) $(call flag,DATA,--data) $(call flag,TARGET,--target) \
+	  $(call flag,VERSION,--python) $(call flag,GLIBC,--glibc) $(call flag,VOLUME,--volume) $(call flag,KEY,--key) $(ARGS)
+
+# the unpacker needs no environment: the standard library of any Python does
+unbundle:
+	@$(PYTHON) -m bench.sealed.unpacker $(call flag,FROM,--from) $(call flag,TO,--to) $(call flag,KEY,--key) $(ARGS)
+
+verify:
+	@$(PYTHON) -m bench.sealed.unpacker --verify $(call flag,FROM,--from) $(call flag,TO,--to) $(call flag,KEY,--key) $(ARGS)
 
 test: $(READY)
 	@scripts/offline.sh $(PY) -m pytest $(ARGS)

@@ -157,6 +157,37 @@ def _suite(suite: Suite) -> Command:
     return Command(suite.help, lambda parser: suite.load().add_arguments(parser), lambda arguments: int(suite.load().run(arguments)))
 
 
+def _bundle_options(parser: argparse.ArgumentParser) -> None:
+    from bench.sealed.cli import add_arguments
+
+    add_arguments(parser)
+
+
+def _bundle(arguments: argparse.Namespace) -> int:
+    from bench.sealed.cli import run
+
+    return run(arguments)
+
+
+def _unpacker_options(parser: argparse.ArgumentParser) -> None:
+    from bench.sealed.unpacker.cli import add_arguments
+
+    add_arguments(parser)
+
+
+def _unbundle(arguments: argparse.Namespace) -> int:
+    from bench.sealed.unpacker.cli import run
+
+    return run(arguments)
+
+
+def _verify(arguments: argparse.Namespace) -> int:
+    from bench.sealed.unpacker.cli import run
+
+    arguments.verify = True
+    return run(arguments)
+
+
 COMMANDS: Mapping[str, Command] = {
     "run": Command("predict, judge and report, in the settings asked for", _options, _run),
     "score": Command("judge a run again, without predicting again", _score_options, _score),
@@ -166,6 +197,9 @@ COMMANDS: Mapping[str, Command] = {
     "agreement": Command("how often a judge agrees with labelled verdicts (Table 16)", _agreement_options, _agreement),
     "train-tiny": Command("train the embedded model from nothing", _train_options, _train),
     "eval-tiny": Command("score the embedded model, skill by skill, on worlds it has not seen", _eval_options, _eval),
+    "bundle": Command("everything for a machine without a network, in one verified folder", _bundle_options, _bundle),
+    "unbundle": Command("check a bundle, copy it and install from it", _unpacker_options, _unbundle),
+    "verify": Command("check every byte of a bundle, or of what was unpacked", _unpacker_options, _verify),
     "compare": Command("two runs, question by question", _compare_options, _compare),
     **{name: _suite(suite) for name, suite in SUITES.items()},
 }

@@ -2,6 +2,7 @@
 
     python3 scripts/install.py [.venv]              the CPU locks
     python3 scripts/install.py .venv-gpu vllm       the lock of the vLLM extra (x86_64 Linux with NVIDIA GPUs)
+    python3 scripts/install.py .venv "" --wheelhouse carried/wheels     from these wheels alone, without a network (docs/airgapped.md)
 
 torch has two builds of one version: a CPU build, taken where the machine's own package sources hold it (PIP_FIND_LINKS, pip's
 configuration), and the registry's, which needs the CUDA run time beside it. Both are locked. With uv where it is installed, with pip
@@ -23,7 +24,7 @@ LOCKS = ROOT / "locks"
 OLDEST, NEWEST = (3, 11), (3, 13)
 
 
-def main(folder: Path, extra: str = "") -> None:
+def main(folder: Path, extra: str = "", wheelhouse: Path | None = None) -> None:
     if not OLDEST <= sys.version_info[:2] <= NEWEST:
         found = ".".join(map(str, sys.version_info[:3]))
         sys.exit(f"Python {found} is not supported: 3.11 to 3.13 are — run make with PYTHON=python3.11")
@@ -33,6 +34,11 @@ def main(folder: Path, extra: str = "") -> None:
         ready.touch()
         return
     started = time.monotonic()
+    if wheelhouse:
+        from_wheelhouse(folder, extra, wheelhouse.resolve())
+        ready.write_text(wanted + "\n")
+        print(f"{folder} is ready after {time.monotonic() - started:.0f} s", flush=True)
+        return
     uv = shutil.which("uv")
     print(f"Making {folder} with {'uv' if uv else 'pip'} from {LOCKS.name}/ (once, a few minutes) …", flush=True)
     run(
@@ -50,6 +56,33 @@ def main(folder: Path, extra: str = "") -> None:
         install(uv, python, LOCKS / "cpu.txt")
     ready.write_text(wanted + "\n")
     print(f"{folder} is ready after {time.monotonic() - started:.0f} s", flush=True)
+
+
+def from_wheelhouse(folder: Path, extra: str, wheels: Path) -> None:
+    """An environment from a folder of wheels, nothing fetched. One that a kill left half-made is made anew; a failed one does not stay.
+
+    pip itself is among the wheels, and runs out of its wheel: distributions leave ensurepip out.
+    """
+    print(f"Making {folder} from {wheels} (once, about a minute) …", flush=True)
+    pip = next(iter(sorted(wheels.glob("pip-*.whl"))), None)
+    if pip is None:
+        sys.exit(f"failed: no wheel of pip in {wheels}")
+    if folder.exists():
+        shutil.rmtree(folder)
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "PYTHON"))}
+    env["PIP_CONFIG_FILE"] = os.devnull
+    command = [str(folder / "bin" / "python"), str(pip / "pip"), "install", "--quiet", "--no-index", "--find-links", str(wheels)]
+    command += ["--no-cache-dir", "--disable-pip-version-check", "--no-deps", "--require-hashes"]
+    locks = [f"{extra}.txt"] if extra else ["cpu.txt", "torch-cpu.txt"]
+    if not extra and not any(wheels.glob("torch-*+cpu-*.whl")):
+        locks = ["torch.txt", "torch-cuda-runtime.txt", "cpu.txt"]
+    try:
+        run([sys.executable, "-m", "venv", "--without-pip", str(folder)], env)
+        for lock in ("pip.txt", *locks):
+            run([*command, "-r", str(LOCKS / lock)], env)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def digest(extra: str) -> str:
@@ -80,4 +113,7 @@ def run(command: list[str | None], env: dict[str, str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1] if len(sys.argv) > 1 else ".venv"), *sys.argv[2:3])
+    words = sys.argv[1:]
+    house = Path(words.pop(words.index("--wheelhouse") + 1)) if "--wheelhouse" in words[:-1] else None
+    words = [word for word in words if word != "--wheelhouse"]
+    main(Path(words[0] if words else ".venv"), *words[1:2], wheelhouse=house)

