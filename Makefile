@@ -4,7 +4,7 @@
         models
 
 KNOWN := GPU ENGINE MODEL DATA JUDGE ENDPOINT JUDGE_ENDPOINT SETTINGS LIMIT SUITE PROMPTS K ORDER KEYFRAMES RUN SET CONFIG ARGS PYTHON \
-         SEED CREATURES CLIPS OUT Q IMAGE IN SHELL MAKEFLAGS
+         SEED CREATURES CLIPS OUT Q IMAGE IN FROM TO MODELS TARGET VOLUME KEY GLIBC SHELL MAKEFLAGS
 $(foreach v,$(.VARIABLES),$(if $(filter command%line,$(subst $() ,%,$(origin $v))),$(if $(filter $v,$(KNOWN)),,\
   $(error unknown variable $v: make knows $(filter-out SHELL MAKEFLAGS,$(KNOWN)), see `make help`))))
 
@@ -12,7 +12,7 @@ PYTHON ?= python3
 # PYTHON=3.12 names a version: of the sealed machine for `make bundle`, of the interpreter elsewhere
 VERSION := $(filter 3.%,$(PYTHON))
 ifneq ($(VERSION),)
-override PYTHON := $(if $(shell command -v python$(VERSION)),python$(VERSION),python3)
+override PYTHON := $(or $(shell python$(VERSION) -c 'print("python$(VERSION)")' 2>/dev/null),python3)
 endif
 # GPUs are served by vLLM, whose torch is another one: a virtual environment of its own, from a lock of its own.
 EXTRA := $(if $(filter-out 0,$(GPU)),vllm)

@@ -19,7 +19,8 @@ from bench.sealed.unpacker.manifest import Bundle
 
 # What operating systems put onto a medium, and the maker's notes; none of it is ever read here.
 LITTER = re.compile(
-    r"(System Volume Information|\.Trash.*|\$RECYCLE\.BIN|lost\+found|\.DS_Store|\.fseventsd|\.Spotlight-V100|\._.*|\.bundle-journal\.jsonl)"
+    r"System Volume Information|\.Trash.*|\$RECYCLE\.BIN|lost\+found|\.DS_Store|\.fseventsd|\.Spotlight-V100|\._.*"
+    r"|\.bundle-journal\.jsonl"
 )
 MANIFEST = ("manifest.json", "manifest.sha256", "manifest.sig")
 SHOWN = 8  # files named for one fault of the medium; how many more there are stands beside them
