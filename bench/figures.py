@@ -30,26 +30,35 @@ def draw(summary: Mapping[str, Any], folder: RunFolder) -> list[str]:
     return found
 
 
-def _svg(paint: Callable[[Any, Rows], None], rows: Rows) -> str:
+def svg(paint: Callable[[Any], None], size: tuple[float, float]) -> str:
+    """What `paint` draws on an empty matplotlib figure of `size` (inches), as SVG; the same drawing gives the same bytes."""
     os.environ.setdefault("MPLCONFIGDIR", str(Path(".cache/matplotlib").absolute()))
     import io
 
     import matplotlib
 
     matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "untamed"  # the same run gives the same bytes
+    matplotlib.rcParams["svg.hashsalt"] = "untamed"
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(figsize=(8, 4.2), layout="constrained")
+    figure = plt.figure(figsize=size, layout="constrained")
     try:
-        paint(axes, rows)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.set_ylim(0, 1.02)
+        paint(figure)
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", metadata={"Date": None})
         return buffer.getvalue()
     finally:
         plt.close(figure)
+
+
+def _svg(paint: Callable[[Any, Rows], None], rows: Rows) -> str:
+    def whole(figure: Any) -> None:
+        axes = figure.subplots()
+        paint(axes, rows)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.set_ylim(0, 1.02)
+
+    return svg(whole, (8, 4.2))
 
 
 def _plain(rows: Rows) -> Rows:
