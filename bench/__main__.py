@@ -188,6 +188,18 @@ def _verify(arguments: argparse.Namespace) -> int:
     return run(arguments)
 
 
+def _offline_options(parser: argparse.ArgumentParser) -> None:
+    from bench.offline.cli import add_arguments
+
+    add_arguments(parser)
+
+
+def _offline(arguments: argparse.Namespace) -> int:
+    from bench.offline.cli import run
+
+    return run(arguments)
+
+
 COMMANDS: Mapping[str, Command] = {
     "run": Command("predict, judge and report, in the settings asked for", _options, _run),
     "score": Command("judge a run again, without predicting again", _score_options, _score),
@@ -200,6 +212,7 @@ COMMANDS: Mapping[str, Command] = {
     "bundle": Command("everything for a machine without a network, in one verified folder", _bundle_options, _bundle),
     "unbundle": Command("check a bundle, copy it and install from it", _unpacker_options, _unbundle),
     "verify": Command("check every byte of a bundle, or of what was unpacked", _unpacker_options, _verify),
+    "test-offline": Command("run everything with loopback only, and prove that nothing leaves", _offline_options, _offline),
     "compare": Command("two runs, question by question", _compare_options, _compare),
     **{name: _suite(suite) for name, suite in SUITES.items()},
 }

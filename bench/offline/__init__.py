@@ -1,0 +1,1 @@
+"""`make test-offline`: the benchmark, the pipeline, the video path and vLLM with loopback only, under three watches."""
