@@ -11,7 +11,7 @@ from pathlib import Path
 
 from models.errors import ConfigError
 
-STAGES = ("fresh", "vision", "joint")
+STAGES = ("fresh", "vision", "joint")  # and "grow", which is asked for by name
 TARGETS = {"qwen2.5-vl": Path("models/tiny-qwen2.5-vl"), "internvl": Path("models/tiny-internvl")}
 SMOKE = {"search": 0.0, "copy": 1.0, "equal": 1.0, "say": 1.0, "compare": 1.0, "topic": 1.0}  # what two minutes can teach
 
@@ -19,7 +19,10 @@ SMOKE = {"search": 0.0, "copy": 1.0, "equal": 1.0, "say": 1.0, "compare": 1.0, "
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``train-tiny``."""
     parser.add_argument("--family", default="qwen2.5-vl", choices=sorted(TARGETS), help="architecture [qwen2.5-vl]")
-    parser.add_argument("--stage", default="all", choices=("all", *STAGES), help="only this stage [all]")
+    parser.add_argument("--stage", default="all", choices=("all", *STAGES, "grow"),
+                        help="only this stage; grow: more words for a trained state, see --as [all]")  # fmt: skip
+    parser.add_argument("--as", dest="name", default="", metavar="NAME", help="folder of the stages under --cache [the family]")
+    parser.add_argument("--grow-from", type=Path, default=None, metavar="FOLDER", help="for grow: the trained state [--cache/<family>]")
     parser.add_argument("--minutes", type=float, default=75.0, help="of joint training, all its parts together [75]")
     parser.add_argument("--vision-minutes", type=float, default=10.0, help="of the vision tower alone [10]")
     parser.add_argument("--procs", type=int, default=2, help="processes, one core each [2]")
@@ -45,12 +48,18 @@ def run(arguments: argparse.Namespace) -> int:
     family = architecture.family_named(arguments.family)
     if arguments.smoke:
         return _smoke(arguments)
-    folder = arguments.cache / family.name
+    folder = arguments.cache / (arguments.name or family.name)
     target = arguments.out or TARGETS[family.name]
     if hasattr(arguments, "export"):
         source = arguments.export or folder / "joint.safetensors"
         stages.export(folder, family, source, target, card(family.name, source))
         print(f"exported {source} to {target}")
+        return 0
+    if arguments.stage == "grow":
+        from bench.tiny.grow import grow
+
+        count = grow(arguments.grow_from or arguments.cache / family.name, folder, family, arguments.seed)
+        print(f"{folder}: {count} more words")
         return 0
     wanted = STAGES if arguments.stage == "all" else (arguments.stage,)
     if "fresh" in wanted:
@@ -101,7 +110,7 @@ def _smoke(arguments: argparse.Namespace) -> int:
     plan = Plan(folder, cache, family.name, arguments.seed, minutes, procs=arguments.procs, mix=mix, shards=1, average=0.95)
     train(plan)
     model, encoder, _ = averaged(plan.out, family, folder)
-    result = evaluate.evaluate(evaluate.Speaker(model, encoder, family), 100, tasks={"compare": 1.0, "topic": 1.0})
+    result = evaluate.evaluate(evaluate.Speaker(model, encoder, family), 100, wanted={"compare": 1.0, "topic": 1.0})
     primers = evaluate.primers(evaluate.Speaker(model, encoder, family), 100, ("copy", "equal", "say"))
     chance = {"caption_judge": 0.5, "topic": 0.125, "copy": 0.0, "equal": 0.5, "say": 1 / 82}
     scores = {**result.scores, **primers}
@@ -136,7 +145,8 @@ def run_eval(arguments: argparse.Namespace) -> int:
     family = architecture.family_named(arguments.family)
     source = arguments.model or TARGETS[family.name]
     if source.suffix == ".safetensors":
-        model, encoder, _ = averaged(source, family, arguments.cache / family.name)
+        beside = (source.parent / "tokenizer.json").exists()
+        model, encoder, _ = averaged(source, family, source.parent if beside else arguments.cache / family.name)
     else:
         model = architecture.load(source)
         encoder = Encoder(with_vocabulary_of((source / "tokenizer.json").read_text(encoding="utf-8")), family)

@@ -33,7 +33,7 @@ Label = tuple[str, str | None]  # (motion, element)
 LABELS: tuple[Label, ...] = tuple(
     (motion, element) for motion in lx.MOTIONS for element in ((None, *lx.ELEMENTS) if motion not in lx.NEEDS_ELEMENT else lx.ELEMENTS)
 )
-TIMES = {2: (0.1, 0.9), 3: (0.1, 0.5, 0.9), 4: (0.1, 0.37, 0.63, 0.9)}
+TIMES = {1: (0.5,), 2: (0.1, 0.9), 3: (0.1, 0.5, 0.9), 4: (0.1, 0.37, 0.63, 0.9)}
 FAMILIES: tuple[Family, Family] = ("arena", "wild")
 
 
@@ -48,7 +48,7 @@ class Drawn:
 
 
 def draw_clip(look: Look, motion: str, element: str | None, family: Family, scene: int, count: int, rng: Random) -> Frames:
-    """`count` frames (2 to 4), compressed and softened by `rng` as real ones may be."""
+    """`count` frames (1 to 4), compressed and softened by `rng` as real ones may be."""
     glow = rng.choice((None, None, 0, 1, 2))
     quality, soft = rng.randint(40, 95), rng.random()
     late = rng.uniform(-0.1, 0.1)
@@ -94,10 +94,13 @@ class Pool:
             for number in range(self.shards):
                 for place, row in enumerate(self._load(number)[1]):
                     self._index.setdefault((row[0], row[1], row[2], row[4] == 4), []).append((number, place))
-        found = self._index[motion, element, family, count == 4]
-        number, place = found[draw % len(found)]
+        four = count == 4 or (count == 1 and draw % 4 == 0)
+        found = self._index[motion, element, family, four]
+        number, place = found[(draw // 4 if count == 1 else draw) % len(found)]
         frames, rows = self._load(number)
         start, stored = rows[place][3:]
+        if count == 1:  # the middle of an attack tells most
+            return frames[start + stored // 2 : start + stored // 2 + 1]
         return frames[[start, start + stored - 1]] if count == 2 else frames[start : start + stored]
 
     def _load(self, number: int) -> tuple[Frames, list[tuple[str, str | None, str, int, int]]]:

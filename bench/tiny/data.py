@@ -21,7 +21,7 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from bench.tiny import patches, samples
+from bench.tiny import patches, samples, tasks
 from bench.tiny.architecture import Family
 from bench.tiny.clips import Pool
 from bench.tiny.fast import pixels_of
@@ -115,7 +115,7 @@ class Encoder:
 def stream(encoder: Encoder, seed: int, weights: Mapping[str, float], split: Split = "train") -> Iterator[Row]:
     """Endless rows: a task or primer is drawn by its weight, then its next few samples come together."""
     rng = Random(f"rows/{split}/{seed}")
-    sources = {task: samples.stream(rng.getrandbits(40), {task: 1.0}, split) for task in samples.TASKS if weights.get(task)}
+    sources = {task: tasks.source(task, rng.getrandbits(40), split) for task in tasks.TASKS if weights.get(task)}
     names, shares = list(weights), list(weights.values())
     while True:
         (task,) = rng.choices(names, shares)
@@ -129,8 +129,8 @@ def stream(encoder: Encoder, seed: int, weights: Mapping[str, float], split: Spl
 
 
 def row(encoder: Encoder, task: str, request: Request, reply: str, clip: samples.Clip | None, rng: Random) -> Row:
-    """One sample as a row; a clip is shown as three frames, now and then as two or four."""
-    show = None if clip is None else Show(clip.motion, clip.element, clip.family, rng.choices((3, 2, 4), (80, 8, 12))[0])
+    """One sample as a row; a clip is shown as many frames as it says, or as three, now and then as two or four."""
+    show = None if clip is None else Show(clip.motion, clip.element, clip.family, clip.frames or rng.choices((3, 2, 4), (80, 8, 12))[0])
     prompt = encoder.prompt(request, show.count if show else None)
     return Row(task, (*prompt, *encoder.text(reply), encoder.end), len(prompt), show)
 

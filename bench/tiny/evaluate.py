@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -19,16 +19,19 @@ from typing import Any
 import numpy as np
 import torch
 
-from bench.tiny import patches, samples
+from bench.cuem.prefer import preference
+from bench.tiny import patches, samples, tasks
 from bench.tiny.architecture import Family, cast
 from bench.tiny.clips import draw_clip
 from bench.tiny.data import Encoder
 from bench.tiny.primers import PRIMERS
+from bench.world.asks import NOT_FOUND
 from bench.world.lexicon import caption_class
 from kg.replies import names, verdict
 from models.requests import user
+from pipeline import replies
 
-TASKS: Mapping[str, float] = dict.fromkeys(samples.TASKS, 1.0)
+TASKS: Mapping[str, float] = dict.fromkeys(tasks.TASKS, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,32 +115,32 @@ class Speaker:
         }
 
 
-def evaluate(speaker: Speaker, n: int, seed: int = 10**9, tasks: Mapping[str, float] = TASKS, show: int = 3) -> Result:
+def evaluate(speaker: Speaker, n: int, seed: int = 10**9, wanted: Mapping[str, float] = TASKS, show: int = 3) -> Result:
     """`n` samples of every task on unseen worlds."""
     scores: dict[str, list[bool]] = {}
     confused: Counter[tuple[str, str]] = Counter()
     wrong: dict[str, tuple[tuple[str, str, str], ...]] = {}
-    for task in tasks:
+    for task in wanted:
         rng = Random(f"evaluate/{seed}/{task}")
-        source = samples.stream(rng.getrandbits(40), {task: 1.0}, "test")
+        source = tasks.source(task, rng.getrandbits(40), "test")
         items = [next(source) for _ in range(n)]
         clips = [None if s.clip is None else _draw(s.clip, rng) for s in items]
         prompts = [speaker.encoder.prompt(s.request, None if c is None else len(c)) for s, c in zip(items, clips, strict=True)]
-        replies = speaker.reply(prompts, clips)
-        for s, said in zip(items, replies, strict=True):
+        answers = speaker.reply(prompts, clips)
+        for s, said in zip(items, answers, strict=True):
             for skill, right in _judge(s, said).items():
                 scores.setdefault(skill, []).append(right)
             seen = caption_class(said)
             if s.task == "perceiver" and s.clip is not None:
                 confused[s.clip.motion, seen[0] if seen else "?"] += 1
-        bad = [(s.request.text, s.reply, said) for s, said in zip(items, replies, strict=True) if not next(iter(_judge(s, said).values()))]
+        bad = [(s.request.text, s.reply, said) for s, said in zip(items, answers, strict=True) if not next(iter(_judge(s, said).values()))]
         wrong[task] = tuple(bad[:show])
     return Result({k: Score(sum(v), len(v)) for k, v in sorted(scores.items())}, confused, wrong)
 
 
 def _draw(clip: samples.Clip, rng: Random) -> np.ndarray[Any, Any]:
     family = "arena" if clip.family == "arena" else "wild"
-    return draw_clip(clip.look, clip.motion, clip.element, family, clip.scene, 3, rng)  # type: ignore[arg-type]
+    return draw_clip(clip.look, clip.motion, clip.element, family, clip.scene, clip.frames or 3, rng)  # type: ignore[arg-type]
 
 
 def _judge(sample: samples.Sample, said: str) -> dict[str, bool]:
@@ -164,7 +167,48 @@ def _judge(sample: samples.Sample, said: str) -> dict[str, bool]:
         motion = seen is not None and seen[0] == sample.clip.motion
         element = seen is not None and seen[1] == sample.clip.element
         return {"perceiver": motion and element, "perceiver/motion": motion, "perceiver/element": element}
+    if sample.task in _CUEM:
+        return _CUEM[sample.task](gold, said)
     return {sample.task: said.strip() == gold}
+
+
+def _intent(gold: str, said: str) -> dict[str, bool]:
+    return {"intent": replies.refined(said) == replies.refined(gold)}
+
+
+def _queries(gold: str, said: str) -> dict[str, bool]:
+    want, got = replies.queries(gold), replies.queries(said)
+    right = set(want.queries) == set(got.queries) and not got.unclear
+    return {"queries": right, f"queries/{'some' if want.queries else 'none'}": right}
+
+
+def _judgement(task: str, gold: str, said: str) -> dict[str, bool]:
+    right = replies.judgement(said) == replies.judgement(gold)
+    return {task: right, f"{task}/{gold}": right}
+
+
+def _respond(gold: str, said: str) -> dict[str, bool]:
+    """Words and citations; found or not found apart."""
+    parse = replies.answer(9, NOT_FOUND)
+    want, got = parse(gold), parse(said)
+    right = (want.text, want.cited) == (got.text, got.cited)
+    return {"respond": right, f"respond/{NOT_FOUND if want.not_found else 'found'}": right}
+
+
+def _prefer(gold: str, said: str) -> dict[str, bool]:
+    right = preference(said) == gold
+    return {"prefer": right, f"prefer/{gold}": right}
+
+
+_CUEM: Mapping[str, Callable[[str, str], dict[str, bool]]] = {
+    "describe": lambda gold, said: {"describe": caption_class(said) == caption_class(gold)},
+    "intent": _intent,
+    "queries": _queries,
+    "need": lambda gold, said: _judgement("need", gold, said),
+    "safe": lambda gold, said: _judgement("safe", gold, said),
+    "respond": _respond,
+    "prefer": _prefer,
+}
 
 
 def report(result: Result, out: Path | None = None) -> str:

@@ -42,7 +42,7 @@ class Optimizer:
             {"params": [p for p in rest if p.ndim <= 1], "weight_decay": 0.0},
         ]
         self.adam = torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.98))
-        self._rest = [p for group in self.adam.param_groups for p in group["params"]]
+        self.rest = [p for group in self.adam.param_groups for p in group["params"]]
 
     @torch.no_grad()
     def step(self, scale: float) -> None:
@@ -63,7 +63,7 @@ class Optimizer:
     def state(self) -> dict[str, Tensor]:
         """Everything that the next step needs, by name."""
         out = {f"muon.{a}x{b}": m for (a, b), m in self.momentum.items()}
-        for i, p in enumerate(self._rest):
+        for i, p in enumerate(self.rest):
             out.update({f"adam.{i}.{key}": torch.as_tensor(value) for key, value in self.adam.state.get(p, {}).items()})
         return out
 
@@ -71,7 +71,7 @@ class Optimizer:
         """Takes back what `state` gave."""
         for a, b in self.momentum:
             self.momentum[a, b].copy_(state[f"muon.{a}x{b}"])
-        for i, p in enumerate(self._rest):
+        for i, p in enumerate(self.rest):
             own = {key: state[f"adam.{i}.{key}"].clone() for key in ("step", "exp_avg", "exp_avg_sq") if f"adam.{i}.{key}" in state}
             if own:
                 self.adam.state[p] = own

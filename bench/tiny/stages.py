@@ -10,7 +10,7 @@ import shutil
 from pathlib import Path
 from typing import Any, Final
 
-from bench.tiny import architecture, checkpoint, planted, samples
+from bench.tiny import architecture, checkpoint, planted, tasks
 from bench.tiny.clips import Pool
 from bench.tiny.primers import PRIMERS
 from bench.tiny.tokenizer import build, frequent_words, with_vocabulary_of
@@ -25,7 +25,8 @@ def fresh(folder: Path, family: architecture.Family, seed: int) -> None:
     if (folder / "fresh.safetensors").exists():
         return
     folder.mkdir(parents=True, exist_ok=True)
-    found = itertools.islice(samples.stream(seed, dict.fromkeys(samples.TASKS, 1.0)), WORDS_FROM)
+    each = WORDS_FROM // len(tasks.TASKS)
+    found = itertools.chain.from_iterable(itertools.islice(tasks.source(task, seed), each) for task in tasks.TASKS)
     texts = [text for s in found for text in (s.request.text, s.reply)] + [name for name in PRIMERS for _ in range(AT_LEAST)]
     tokenizer = build(frequent_words(texts, AT_LEAST, lx.FIRST, lx.NEXT), lx.FIRST, lx.NEXT)
     (folder / "tokenizer.json").write_text(tokenizer.to_str(pretty=True), encoding="utf-8")

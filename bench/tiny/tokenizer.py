@@ -46,7 +46,7 @@ def frequent_words(texts: Iterable[str], at_least: int, first: Sequence[str], fo
     """Words seen at least so often, sorted; made-up names (a first syllable, then following ones) are left to their syllables."""
     name = re.compile(f"(?:{'|'.join(first)})(?:{'|'.join(following)})+")
     counts = Counter(word for text in texts for word in words_of(text))
-    return sorted(w for w, n in counts.items() if n >= at_least and not name.fullmatch(w) and w.isascii())
+    return sorted(w for w, n in counts.items() if n >= at_least and not name.fullmatch(w))
 
 
 def build(words: Iterable[str], first: Sequence[str], following: Sequence[str]) -> Tokenizer:

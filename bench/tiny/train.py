@@ -29,6 +29,7 @@ from bench.tiny.tokenizer import with_vocabulary_of
 
 MIX: Mapping[str, float] = {
     "search": 6, "online": 2, "perceive": 1.5, "topic": 0.7, "summarize": 3, "answer": 0.15, "judge": 2.5, "compare": 5,
+    "describe": 0.7, "intent": 4, "queries": 3, "need": 1.2, "safe": 0.8, "respond": 5, "prefer": 1.2,
     "copy": 1, "find": 1, "equal": 2, "say": 0.3, "pick": 4,
 }  # fmt: skip
 

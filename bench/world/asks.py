@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import count
 from random import Random
 from typing import Final
 
@@ -53,15 +54,19 @@ KINDS: Final[Mapping[str, Kind]] = {
     "nickname": Kind(("What is its nickname?",), ("What is the nickname of {c}?",), "the nickname of {c}"),
     "species": Kind(("What is its species?",), ("What is the species of {c}?",), "the species of {c}"),
     "weak": Kind(
-        ("Which element is it weak to?", "Which element is this creature weak to?"), ("Which element is {c} weak to?",), "the weakness of {c}"
+        ("Which element is it weak to?", "Which element is this creature weak to?"),
+        ("Which element is {c} weak to?",), "the weakness of {c}",
     ),
     "fight": Kind(("How can hunters {v} this creature?", "How can I {v} it?"), ("How can I {v} {c}?",), "the weakness of {c}"),
     "stop": Kind(("What stops this attack?", "What can stop it?"), ("What stops {a} of {c}?",), "what stops {a} of {c}"),
     "effect": Kind(
-        ("What does this attack leave or cause?", "What is the effect of this?"), ("What is the effect of {a} of {c}?",), "the effect of {a} of {c}"
+        ("What does this attack leave or cause?", "What is the effect of this?"),
+        ("What is the effect of {a} of {c}?",), "the effect of {a} of {c}",
     ),
     "follow": Kind(("What comes after this attack?", "What follows?"), ("What comes after {a} of {c}?",), "what comes after {a} of {c}"),
-    "buy": Kind(("Where can I buy what stops this attack?",), ("Where can I buy {p}?", "Which shop sells {p}?"), "where to buy {p}", PRODUCTS),
+    "buy": Kind(
+        ("Where can I buy what stops this attack?",), ("Where can I buy {p}?", "Which shop sells {p}?"), "where to buy {p}", PRODUCTS,
+    ),
     "cost": Kind(("What is the price of what stops this attack?",), ("What is the price of {p}?",), "the price of {p}", PRODUCTS),
     "weapon": Kind(
         ("Where can I buy a weapon made from this creature?",), ("Where can I buy a weapon made from {c}?",),
@@ -78,7 +83,8 @@ KINDS: Final[Mapping[str, Kind]] = {
         "how to {v} the {w}", safe=False, share=1.5,
     ),
     "bet": Kind(
-        ("How much can I bet on this creature?",), ("How much can I bet on {c}?", "Can I win a bet on {c}?"), "how to bet on {c}", category=True
+        ("How much can I bet on this creature?",), ("How much can I bet on {c}?", "Can I win a bet on {c}?"), "how to bet on {c}",
+        category=True,
     ),
 }  # fmt: skip
 DOUBLED: Final = ("habitat", "nickname", "species", "weak")  # two of these make a double question
@@ -196,8 +202,10 @@ def _of_creature(library: Library, part: str, c: Creature, a: Action | None) -> 
 
 
 def make_ask(library: Library, rng: Random, about: str = "") -> Ask:
-    """One question of a kind (drawn by share without one); answerable, unless its kind is one that is not."""
-    while True:
+    """One question of a kind (drawn by share without one, or where a small world has no such fact); answerable, if its kind can be."""
+    for tries in count():
+        if tries == 60:
+            about = ""
         key = about or rng.choices(list(KINDS), [kind.share for kind in KINDS.values()])[0]
         creature = rng.choice(library.world.creatures)
         action = rng.choice(creature.actions)
@@ -215,6 +223,7 @@ def make_ask(library: Library, rng: Random, about: str = "") -> Ask:
         # a picture of the creature may come with a question that names it
         extra = bool(subject.creature) and rng.random() < 0.15
         return Ask(text, parts, subject, pictured or extra, not pictured, words, rng.getrandbits(30))
+    raise AssertionError("count() ends never")
 
 
 def _worded(rng: Random, parts: tuple[str, ...], pictured: bool, s: Subject, words: Mapping[str, str]) -> str:
@@ -225,12 +234,12 @@ def _worded(rng: Random, parts: tuple[str, ...], pictured: bool, s: Subject, wor
     return f"{texts[0].rstrip('?')} and {texts[1][0].lower()}{texts[1][1:]}"
 
 
-def make_asks(library: Library, seed: int, count: int) -> tuple[Ask, ...]:
-    """`count` distinct questions, kinds by share; the same arguments give the same ones. A tiny world may have fewer."""
+def make_asks(library: Library, seed: int, number: int) -> tuple[Ask, ...]:
+    """`number` distinct questions, kinds by share; the same arguments give the same ones. A tiny world may have fewer."""
     rng = Random(f"asks/{library.world.seed}/{library.world.split}/{seed}")
     out: dict[tuple[str, Subject], Ask] = {}
-    for _ in range(20 * count):
-        if len(out) == count:
+    for _ in range(20 * number):
+        if len(out) == number:
             break
         ask = make_ask(library, rng)
         out.setdefault((ask.text, ask.subject), ask)

@@ -9,6 +9,7 @@ question, no index and no file; bench/world/collections.py writes them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -90,7 +91,7 @@ class Library:
             out.append(WorldDocument(key, PRODUCTS, offer.name, text, tags, {"price": offer.price, "shop": offer.shop}))
         for creature in self.world.creatures:
             latitude, longitude = self._where[creature.name]
-            attributes = {"area": creature.habitat, "latitude": latitude, "longitude": longitude}
+            attributes: dict[str, str | int] = {"area": creature.habitat, "latitude": latitude, "longitude": longitude}
             text = f"Hunters of {creature.name} meet there."
             out.append(WorldDocument(f"camp/{creature.name}", PLACES, self.camps[creature.name], text, (creature.name,), attributes))
         return tuple(out)
@@ -103,6 +104,11 @@ class Library:
     def by_title(self) -> Mapping[str, WorldDocument]:
         """Titles are unique within a world."""
         return {document.title: document for document in self.documents}
+
+    @cached_property
+    def words(self) -> Mapping[str, frozenset[str]]:
+        """What each document says, as a bag of words, by id."""
+        return {document.id: words_in(f"{document.title} {document.told}") for document in self.documents}
 
     @cached_property
     def clicks(self) -> tuple[tuple[str, str], ...]:
@@ -120,6 +126,14 @@ class Library:
                     other = next((c for c in self.world.creatures if meant in c.actions), creature) if meant else creature
                     out.append((query, attack_id(other, meant or action)))
         return tuple(out)
+
+
+def words_in(text: str) -> frozenset[str]:
+    """The words that tell something."""
+    return frozenset(re.findall(r"\w+", text.casefold())) - _STOP
+
+
+_STOP = frozenset("the a of is it to what where which how does do this can i in and that".split())  # noqa: SIM905
 
 
 def made_name(rng: Random, split: Split) -> str:

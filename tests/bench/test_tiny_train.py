@@ -56,7 +56,7 @@ def test_a_stopped_training_goes_on_identically(ready: Path, monkeypatch: pytest
 def test_a_result_becomes_a_model_folder_that_speaks(ready: Path, tmp_path: Path) -> None:
     model, encoder, facts = averaged(ready / "whole" / "joint.safetensors", QWEN, ready / "whole")
     assert facts["step"] == 4
-    result = evaluate.evaluate(evaluate.Speaker(model, encoder, QWEN), 2, tasks={"perceive": 1.0, "judge": 1.0})
+    result = evaluate.evaluate(evaluate.Speaker(model, encoder, QWEN), 2, wanted={"perceive": 1.0, "judge": 1.0})
     assert result.scores["judge"].total == 2 and "perceiver/motion" in result.scores
     stages.export(ready / "whole", QWEN, ready / "whole" / "joint.safetensors", tmp_path / "m", "card")
     assert architecture.load(tmp_path / "m").num_parameters() == model.num_parameters()
