@@ -6,21 +6,21 @@ Try: python -m bench run --settings unaided-offline --limit 4
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bench.frames import FrameKey
+from bench.frames import FrameKey, Showing
 from bench.records import digest
 from bench.rows import Row
 from bench.workshop import Workshop
-from kg.captions import caption, captioned, key_of, read_captions, write_captions
-from models.agents import Episode
-from models.drivers import Outcome, run
+from kg.captioner import make_captions
+from kg.captions import captioned, read_captions, write_captions
 from models.journal import Journal
-from models.progress import progress
 
 
-def offline_captions(rows: Sequence[Row], workshop: Workshop, journal: Journal) -> tuple[dict[str, Mapping[int, str]], list[str]]:
+def offline_captions(
+    rows: Sequence[Row], workshop: Workshop, showing: Showing, journal: Journal
+) -> tuple[dict[str, Mapping[int, str]], list[str]]:
     """Row label → (entity → text) for rows that need it, and what to say about it in the report. Raises what ends a run."""
     found: dict[str, Mapping[int, str]] = {}
     made: dict[str, tuple[Mapping[int, str], str]] = {}
@@ -29,7 +29,7 @@ def offline_captions(rows: Sequence[Row], workshop: Workshop, journal: Journal) 
             continue
         source = row.config.captions or _identity(row, workshop)
         if source not in made:
-            made[source] = _brought(row, workshop) if row.config.captions else _kept_or_made(row, workshop, journal, source)
+            made[source] = _brought(row, workshop) if row.config.captions else _kept_or_made(row, workshop, showing, journal, source)
         found[row.label] = made[source][0]
     return found, list(dict.fromkeys(note for _, note in made.values()))
 
@@ -47,33 +47,28 @@ def _identity(row: Row, workshop: Workshop) -> str:
     return digest("\n".join([model, prompt, workshop.dataset.digest, str(FrameKey.of(row.config))]))
 
 
-def _kept_or_made(row: Row, workshop: Workshop, journal: Journal, identity: str) -> tuple[Mapping[int, str], str]:
-    path = workshop.cache / "captions" / f"{identity}.json"
-    wanted = len(captioned(workshop.dataset))
-    if path.is_file():
-        captions = read_captions(path, workshop.dataset)
-        if len(captions) == wanted:
-            return captions, f"Offline captions: {wanted} of {wanted}, kept from an earlier run."
-    captions = _make(row, workshop, journal, identity)
-    write_captions(path, workshop.dataset, captions)
-    return captions, f"Offline captions: {len(captions)} of {wanted} made by the run's own captioner."
+def uncaptioned(rows: Sequence[Row], workshop: Workshop) -> set[str]:
+    """Labels of the rows whose captions are neither brought nor kept: they are made before those rows start."""
+    needing = [row for row in rows if row.setting.needs_offline_captions and not row.config.captions]
+    return {row.label for row in needing if _kept(_identity(row, workshop), workshop) is None}
 
 
-def _make(row: Row, workshop: Workshop, journal: Journal, identity: str) -> dict[int, str]:
-    frames = workshop.album(row).frames
-    agents = workshop.agents(row.config)
-    todo = {f"caption|{identity}|{key_of(e)}": e for e in captioned(workshop.dataset) if frames.get(e.index)}
-    captions: dict[int, str] = {}
+def _path(identity: str, workshop: Workshop) -> Path:
+    return workshop.cache / "captions" / f"{identity}.json"
 
-    def episodes() -> Iterator[tuple[str, Episode[str]]]:
-        for name, entity in todo.items():
-            yield name, caption(agents, entity, frames[entity.index])
 
-    def done(name: str, outcome: Outcome[str]) -> None:
-        if outcome.value:
-            captions[todo[name].index] = outcome.value
+def _kept(identity: str, workshop: Workshop) -> Mapping[int, str] | None:
+    path = _path(identity, workshop)
+    captions = read_captions(path, workshop.dataset) if path.is_file() else {}
+    return captions if len(captions) == len(captioned(workshop.dataset)) else None
 
-    with progress("offline captions", len(todo)) as tell:
-        engines = workshop.roles(row.config)
-        run(episodes(), engines, journal, on_done=done, progress=lambda p: tell(p.done, f"{p.failed} failed"), keep=False)
-    return captions
+
+def _kept_or_made(row: Row, workshop: Workshop, showing: Showing, journal: Journal, identity: str) -> tuple[Mapping[int, str], str]:
+    entities = captioned(workshop.dataset)
+    kept = _kept(identity, workshop)
+    if kept is not None:
+        return kept, f"Offline captions: {len(kept)} of {len(kept)}, kept from an earlier run."
+    backends = workshop.roles(row.config)
+    made = make_captions(workshop.agents(row.config), entities, showing.graph(row), backends, journal, f"caption|{identity}|")
+    write_captions(_path(identity, workshop), workshop.dataset, made.texts)
+    return made.texts, f"Offline captions: {len(made.texts)} of {len(entities)} made by the run's own captioner."

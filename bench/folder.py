@@ -22,8 +22,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bench.records import Record, Score, read_records, write_atomic
+from bench.records import Record, Score, read_records
 from models.errors import RunError
+from models.files import replace
 
 NEXT = "run the same command again: it goes on from here"
 
@@ -70,8 +71,7 @@ class RunFolder:
         """The file, whole or not at all. Raises RunError when the folder cannot be written."""
         path = self.path / name
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomic(path, text)
+            replace(path, text)
         except OSError as error:
             remedy = f"make it writable or make room, then {NEXT}"
             raise RunError(f"cannot be written: {error.strerror}", where=str(path), remedy=remedy) from None

@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench.episode import Prediction, Sample, World, decoded, life
+from bench.frames import Showing
 from bench.gold import Gold, gold
 from bench.records import Record, RecordWriter
 from bench.rows import Row
 from bench.settings import Scene
-from bench.workshop import NoFrames, Workshop
+from bench.workshop import Workshop
 from kg.dataset import Dataset, Question
+from kg.frames import NoFrames
 from kg.graph import Graph, Walk
 from models.agents import Episode
 from models.drivers import Outcome, run
@@ -48,9 +50,18 @@ def pending(all_jobs: Sequence[Job], known: Mapping[str, Record], *, retry: bool
 
 
 def predict(
-    todo: Sequence[Job], dataset: Dataset, workshop: Workshop, backends: Mapping[str, Engine], journal: Journal, writer: RecordWriter
+    todo: Sequence[Job],
+    dataset: Dataset,
+    workshop: Workshop,
+    showing: Showing,
+    backends: Mapping[str, Engine],
+    journal: Journal,
+    writer: RecordWriter,
 ) -> None:
-    """Asks for every job's answer; each record is on disk when its sample ends. Raises what ends a whole run."""
+    """Asks for every job's answer; each record is on disk when its sample ends. Raises what ends a whole run.
+
+    A job starts when its own frames are there; those of the jobs behind it are prepared meanwhile.
+    """
     worlds = {job.row.label: workshop.world(job.row) for job in todo}
     by_key = {job.key: job for job in todo}
     golds: dict[str, Gold] = {}
@@ -60,13 +71,22 @@ def predict(
             golds[question.uid] = gold(dataset.graph, question)
         return golds[question.uid]
 
-    def episodes() -> Iterator[tuple[str, Episode[Prediction]]]:
-        for job in todo:
-            scene = workshop.scene(job.row, job.question)
-            if isinstance(scene, NoFrames):
-                writer.write(_record(job, dataset, known_gold(job.question), stage="frames", reason=scene.reason, detail=scene.detail))
-            else:
-                yield job.key, _episode(job, scene, known_gold(job.question), worlds[job.row.label], dataset)
+    def episodes() -> Iterator[tuple[str, Episode[Prediction]] | None]:
+        waiting = list(todo)
+        while waiting:
+            later = []
+            for job in waiting:
+                if not showing.ready(job.row, job.question):
+                    later.append(job)
+                    continue
+                scene = showing.scene(job.row, job.question)
+                if isinstance(scene, NoFrames):
+                    writer.write(_record(job, dataset, known_gold(job.question), stage="frames", reason=scene.reason, detail=scene.detail))
+                else:
+                    yield job.key, _episode(job, scene, known_gold(job.question), worlds[job.row.label], dataset)
+            waiting = later
+            if waiting:
+                yield None
 
     def done(key: str, outcome: Outcome[Prediction]) -> None:
         job = by_key[key]
@@ -78,7 +98,9 @@ def predict(
             backends,
             journal,
             on_done=done,
-            progress=lambda p: tell(p.done, f"{p.calls} calls, {p.reused} reused, {p.in_flight} in flight, {p.failed} failed"),
+            progress=lambda p: tell(
+                p.done, f"{p.calls} calls, {p.reused} reused, {p.in_flight} in flight, {p.failed} failed{showing.words}"
+            ),
             keep=False,
         )
 

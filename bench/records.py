@@ -142,19 +142,6 @@ class RecordWriter:
             os.fsync(self._file.fileno())
 
 
-def write_atomic(path: Path, text: str) -> None:
-    """The whole file or nothing: a temporary name beside it, fsync, rename."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("w", encoding="utf-8", errors="surrogatepass", newline="\n") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
 def by_row(records: Iterable[Record]) -> dict[str, list[Record]]:
     """row → its records, rows in the order of first appearance, records by uid."""
     rows: dict[str, list[Record]] = {}

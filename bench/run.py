@@ -14,7 +14,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from bench.captions import offline_captions
+from bench.captions import offline_captions, uncaptioned
 from bench.config import SAMPLE_WORLD, RunConfig
 from bench.cost import call_times
 from bench.environment import environment
@@ -115,14 +115,13 @@ def _engines(rows: Sequence[Row], judge: Judge, workshop: Workshop, config: RunC
 def _predict(
     todo: Sequence[Job], questions: Sequence[Question], dataset: Dataset, workshop: Workshop, journal: Journal, folder: RunFolder
 ) -> list[str]:
-    """Frames, captions, answers. Rows that bind their roles alike run together, so that they share batches; what to say about it."""
+    """Captions and answers, while frames are prepared ahead of them; what to say about it.
+
+    Rows that bind their roles alike run together, so that they share batches.
+    """
     live = list({job.row.label: job.row for job in todo}.values())
-    workshop.prepare(live, questions)
-    workshop.offline, said = offline_captions(live, workshop, journal)
-    unusable = workshop.unusable()
-    if unusable:
-        shown = "; ".join(f"{name}: {why}" for name, why in list(unusable.items())[:3])
-        said.append(f"{len(unusable)} entities of the graph have media that cannot be used ({shown}).")
+    showing = workshop.prepare(live, questions, uncaptioned(live, workshop))
+    workshop.offline, said = offline_captions(live, workshop, showing, journal)
     engines = {row.label: workshop.roles(row.config) for row in live}
     groups: dict[tuple[int, ...], list[Job]] = {}
     for job in todo:
@@ -130,9 +129,12 @@ def _predict(
     writer = RecordWriter(folder.samples)
     try:
         for group in groups.values():
-            predict(group, dataset, workshop, engines[group[0].row.label], journal, writer)
+            predict(group, dataset, workshop, showing, engines[group[0].row.label], journal, writer)
     finally:
         writer.close()
+    if unusable := showing.unusable():
+        shown = "; ".join(f"{name}: {why}" for name, why in list(unusable.items())[:3])
+        said.append(f"{len(unusable)} entities of the graph have media that cannot be used ({shown}).")
     return said
 
 

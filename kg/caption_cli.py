@@ -8,22 +8,18 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-from collections.abc import Iterator
 from pathlib import Path
 
 from kg.agents import Agents
-from kg.captions import caption, captioned, key_of, write_captions
+from kg.captioner import make_captions
+from kg.captions import captioned, write_captions
+from kg.frames import Frames
 from kg.load import load
-from models.agents import Episode
-from models.drivers import Outcome
-from models.drivers import run as drive
 from models.engines import EngineSpec, make_engine
 from models.errors import DataError
+from models.files import writable
 from models.journal import Journal
-from models.progress import progress
-from models.requests import Picture
 from video.options import STRATEGIES, FrameOptions
-from video.source import FrameSet, FrameStore
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,43 +36,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Writes the captions; exit code 1 when some clip could not be captioned (they are named). Raises UserError."""
+    options = FrameOptions(strategy=args.keyframes, frames=args.frames)
     dataset = load(args.data)
+    out = args.out or args.cache / "captions" / f"{dataset.folder.name}-{Path(args.model).name}.json"
+    writable(out)  # before hours are spent on what goes there
     agents = Agents.load(dataset.card, args.prompts)
     entities = captioned(dataset)
     if not entities:
         raise DataError("has no clip or picture to caption", where=str(args.data), remedy="python -m kg check lists missing media")
-    spec = EngineSpec(
-        "openai" if args.endpoint else "transformers", args.model, tuple((args.endpoint or "").split(",")) if args.endpoint else ()
-    )
-    engine = make_engine(spec)
-    options = FrameOptions(strategy=args.keyframes, frames=args.frames)
-    failed: dict[str, str] = {}
-    with FrameStore(args.cache / "frames", options, data_root=dataset.folder) as store, progress("frames", len(entities)) as tell:
-        sets = store.prepare([(e.images, e.video) for e in entities], progress=lambda done, total: tell(done, ""))
-    frames = {}
-    for entity, made in zip(entities, sets, strict=True):
-        if isinstance(made, FrameSet):
-            frames[key_of(entity)] = (entity, tuple(Picture.of(path) for path in made.paths))
-        else:
-            failed[key_of(entity)] = str(made)
-    captions: dict[int, str] = {}
-
-    def episodes() -> Iterator[tuple[str, Episode[str]]]:
-        for key, (entity, pictures) in frames.items():
-            yield key, caption(agents, entity, pictures)
-
-    def done(key: str, outcome: Outcome[str]) -> None:
-        if outcome.failure is None and outcome.value is not None:
-            captions[frames[key][0].index] = outcome.value
-        else:
-            failed[key] = str(outcome.failure)
-
+    urls = tuple(args.endpoint.split(",")) if args.endpoint else ()
+    engine = make_engine(EngineSpec("openai" if urls else "transformers", args.model, urls))
     name = hashlib.sha256(f"{dataset.digest}{engine.digest}".encode()).hexdigest()[:12]
-    out = args.out or args.cache / "captions" / f"{dataset.folder.name}-{Path(args.model).name}.json"
-    with Journal(args.cache / "captions" / f"{name}.sqlite") as journal, progress("captions", len(frames)) as tell:
-        drive(episodes(), {"captioner": engine}, journal, on_done=done, progress=lambda p: tell(p.done, f"{p.failed} failed"))
-    write_captions(out, dataset, captions)
-    print(f"{len(captions)} of {len(entities)} captions in {out}")
-    for key, reason in list(failed.items())[:10]:
+    with Frames(args.cache / "frames", dataset.folder) as frames, Journal(args.cache / "captions" / f"{name}.sqlite") as journal:
+        shelf = frames.shelf(options, {e.index: (e.images, e.video) for e in entities})
+        frames.fetch(shelf, shelf.media)
+        made = make_captions(agents, entities, shelf, {"captioner": engine}, journal)
+    write_captions(out, dataset, made.texts)
+    print(f"{len(made.texts)} of {len(entities)} captions in {out}")
+    for key, reason in list(made.failed.items())[:10]:
         print(f"  not captioned: {key}: {reason}")
-    return 1 if failed else 0
+    return 1 if made.failed else 0

@@ -1,14 +1,12 @@
 """Offline captions: entity → text, made once by a model (MH-MMKG, unaided-offline) or brought from another one as JSON.
 
 The file is one JSON object, "Owner/Name" or the bare name → text. A bare name that several roots own is refused: it would tell
-two actions the same. Knows no model; kg/caption_cli.py asks one.
+two actions the same. Knows no model; kg/captioner.py asks one.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,6 +15,7 @@ from kg.dataset import Dataset
 from kg.graph import Entity
 from models.agents import Episode, ask
 from models.errors import DataError
+from models.files import replace
 from models.requests import Picture
 
 
@@ -67,16 +66,9 @@ def read_captions(path: Path, dataset: Dataset) -> dict[int, str]:
 
 
 def write_captions(path: Path, dataset: Dataset, captions: Mapping[int, str]) -> None:
-    """Writes aside, syncs, renames."""
+    """The file, whole or not at all. Raises DataError when it cannot be written."""
     body = {key_of(dataset.graph.entity(index)): text for index, text in sorted(captions.items())}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(body, file, ensure_ascii=False, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+        replace(path, json.dumps(body, ensure_ascii=False, indent=1))
+    except OSError as error:
+        raise DataError(f"cannot be written: {error.strerror}", where=str(path), remedy="make room, or choose another place") from error

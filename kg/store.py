@@ -1,6 +1,7 @@
 """A compiled data set: one file of arrays that is mapped, not read (`python -m kg compile DATA`).
 
-    line "untamed-kg 1", line of JSON (card, questions, findings, digests, table of arrays), arrays aligned to 64 bytes
+    line "untamed-kg 2", line with the next line's digest, line of JSON (card, questions, findings, digests, table of arrays),
+    newlines up to the next 64 bytes, arrays aligned to 64 bytes
 
 Written to a temporary name and renamed; stamped with the digest of the sheets that it was made from and with that of its own arrays.
 Nothing is pickled. Knows no layout of sheets. Try: python -m kg compile DATA --out data.kgc && python -m kg show data.kgc NAME
@@ -21,8 +22,9 @@ import numpy as np
 from kg.arrays import LAYOUT, Array, ArrayGraph
 from kg.dataset import Card, Dataset, Finding, Question
 from models.errors import DataError
+from models.files import replacing
 
-MAGIC = b"untamed-kg 1\n"
+MAGIC = b"untamed-kg 2\n"
 SUFFIX = ".kgc"
 _ALIGN = 64
 
@@ -43,21 +45,16 @@ def save(dataset: Dataset, path: Path) -> None:
         "card": asdict(dataset.card), "findings": [asdict(f) for f in dataset.findings],
         "questions": [_packed(q, dataset.folder) for q in dataset.questions],
     }  # fmt: skip
-    head = MAGIC + json.dumps(header, ensure_ascii=True).encode() + b"\n"
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    line = json.dumps(header, ensure_ascii=True).encode()
+    head = MAGIC + hashlib.sha256(line).hexdigest().encode() + b"\n" + line + b"\n"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("wb") as f:
+        with replacing(path) as f:
             f.write(head + b"\n" * (-len(head) % _ALIGN))
             for name, dtype in LAYOUT.items():
                 array = np.ascontiguousarray(graph.arrays[name], dtype)
                 f.write(array.view(np.uint8).data)
                 f.write(bytes(-array.nbytes % _ALIGN))
-            f.flush()
-            os.fsync(f.fileno())
-        temporary.replace(path)
     except OSError as e:
-        temporary.unlink(missing_ok=True)
         raise DataError(f"cannot be written: {e.strerror or e}", where=str(path), remedy="choose another --out or make room") from e
 
 
@@ -75,7 +72,10 @@ def open_compiled(path: Path, verify: bool = True) -> Dataset:
         with path.open("rb") as f:
             if f.readline(len(MAGIC)) != MAGIC:
                 raise DataError("is no compiled data set of this version", where=str(path), remedy=again)
-            header: dict[str, Any] = json.loads(f.readline())
+            digest, line = f.readline(65).strip(), f.readline().rstrip(b"\n")
+            if hashlib.sha256(line).hexdigest().encode() != digest:
+                raise DataError("is damaged: its header does not have its digest", where=str(path), remedy=again)
+            header: dict[str, Any] = json.loads(line)
             start = -(-f.tell() // _ALIGN) * _ALIGN
             size = os.fstat(f.fileno()).st_size
         if size != start + header["bytes"]:

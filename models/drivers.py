@@ -25,6 +25,7 @@ from models.journal import Journal
 from models.requests import Completion
 
 T = TypeVar("T")
+AGAIN = 0.02  # seconds until a source that had nothing is asked again
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ class Progress:
 
 
 def run(
-    episodes: Iterable[tuple[str, Episode[T]]],
+    episodes: Iterable[tuple[str, Episode[T]] | None],
     backends: Mapping[str, Engine],
     journal: Journal,
     *,
@@ -99,7 +100,8 @@ def run(
     """Drives every episode to its end: sample id → Outcome, in the order of finishing (empty when not `keep`).
 
     Args:
-        episodes: (sample id, episode); ids are unique. Read lazily, `limits.live` ahead.
+        episodes: (sample id, episode); ids are unique. Read lazily, `limits.live` ahead. None says that no further sample can start
+            yet (its pictures are still being prepared): the samples under way go on, and the next item is asked for a moment later.
         backends: role → engine. One engine may serve several roles.
         on_done: called once per sample, as it finishes; what it raises ends the run.
         progress: called after every reply and every finished sample; throttle it yourself.
@@ -143,7 +145,7 @@ class _Sample(Generic[T]):
 class _Driver(Generic[T]):
     def __init__(
         self,
-        episodes: Iterable[tuple[str, Episode[T]]],
+        episodes: Iterable[tuple[str, Episode[T]] | None],
         backends: Mapping[str, Engine],
         journal: Journal,
         on_done: Callable[[str, Outcome[T]], None] | None,
@@ -160,7 +162,7 @@ class _Driver(Generic[T]):
         self._ready: deque[_Sample[T]] = deque()
         self._outcomes: dict[str, Outcome[T]] = {}
         self._done = self._failed = self._made = self._reused = 0
-        self._exhausted = False
+        self._exhausted = self._held_up = False
         self._opened: list[ServerEngine] = []
 
     async def main(self) -> dict[str, Outcome[T]]:
@@ -173,13 +175,13 @@ class _Driver(Generic[T]):
                 await engine.open()
         while True:
             self._advance()
-            if not self._live:
+            if not self._live and not self._held_up:
                 break
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 self._expire()
             elif not self._calls.run_batches(self._tell):
-                await self._calls.wait(left)
+                await self._calls.wait(min(left or AGAIN, AGAIN) if self._held_up else left)
             else:
                 await asyncio.sleep(0)
             self._calls.settle()
@@ -205,10 +207,14 @@ class _Driver(Generic[T]):
             if self._exhausted or len(self._live) >= self._limits.live:
                 return
             try:
-                name, episode = next(self._source)
+                item = next(self._source)
             except StopIteration:
-                self._exhausted = True
+                self._exhausted, self._held_up = True, False
                 return
+            self._held_up = item is None
+            if item is None:
+                return
+            name, episode = item
             if name in self._ids:
                 raise ConfigError(f"two samples are called {name!r}", remedy="give every row an id of its own")
             self._ids.add(name)
@@ -298,10 +304,14 @@ class _Driver(Generic[T]):
         detail = f"the run's {self._limits.seconds:g} seconds were over"
         for sample in list(self._live.values()):
             self._finish(sample, None, Failure(sample.stage, "run-deadline", detail))
-        for name, episode in self._source:
+        for item in self._source:
+            if item is None:
+                time.sleep(AGAIN)
+                continue
+            name, episode = item
             self._live[name] = sample = _Sample(name, 0, episode, time.monotonic())
             self._finish(sample, None, Failure("episode", "run-deadline", detail))
-        self._exhausted = True
+        self._exhausted, self._held_up = True, False
         self._ready.clear()
 
     def _tell(self) -> None:

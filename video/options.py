@@ -22,7 +22,7 @@ STRATEGIES = {
 }
 FORMATS = {"jpeg": ".jpg", "png": ".png"}
 DECODERS = ("auto", "pyav", "decord")
-RECIPE = 1  # part of every options digest: raise it when the same options would give other pixels
+RECIPE = 2  # part of every options digest: raise it when the same options would give other pixels or flags
 
 
 @dataclass(frozen=True)

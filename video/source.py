@@ -1,7 +1,7 @@
 """The door of this room: pictures or a clip in, a few prepared picture files out.
 
     with FrameStore(Path(".cache"), FrameOptions(strategy="content")) as store:
-        store.prefetch(jobs_to_come)
+        store.prefetch(jobs_to_come)  # in the background
         frames = store.frames(images, video)
 
 Decoding happens in child processes; what was prepared once is found again by content. Knows nothing of graphs, prompts or models.
@@ -13,9 +13,10 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 
@@ -28,6 +29,7 @@ from video.workers import Pool
 
 Job = tuple[Sequence[Path], Path | None]  # chosen pictures, clip
 Progress = Callable[[int, int], None]  # done, total
+Arrived = Callable[[int, "FrameSet | VideoError"], None]  # number of the job, what became of it
 LAG = 2  # a foreground request finds a free child even while others are prepared
 
 
@@ -77,6 +79,7 @@ class FrameStore:
         self._threads = ThreadPoolExecutor(self.workers + LAG, "frames")
         self._ahead = ThreadPoolExecutor(1, "frames-ahead")
         self._pending: dict[str, Future[FrameSet]] = {}
+        self._failed: dict[str, VideoError] = {}
         self._lock = threading.Lock()
         self._stop = threading.Event()
 
@@ -92,6 +95,9 @@ class FrameStore:
         task = self._plan(images, video)
         if task is None:
             return FrameSet((), ("no pictures and no clip",))
+        kept = self._failed.pop(task.key, None)
+        if kept is not None:
+            raise kept
         return self._find(task) or self._started(task).result()
 
     def prepare(self, jobs: Sequence[Job], workers: int | None = None, progress: Progress | None = None) -> list[FrameSet | VideoError]:
@@ -108,15 +114,42 @@ class FrameStore:
                 progress(len(results), len(jobs))
         return results
 
-    def prefetch(self, jobs: Sequence[Job]) -> None:
-        """Prepare these in the background, in order, and return at once. Failures are kept for ``frames`` to raise."""
+    def prefetch(self, jobs: Iterable[Job], tell: Arrived | None = None) -> Future[None]:
+        """Prepare these in the background, in order, at most ``workers`` at once; returns at once, with a future for the end of it.
 
-        def ahead() -> None:
-            for _ in self._run(jobs, self.workers):
-                if self._stop.is_set():
-                    return
+        Failures are kept for ``frames`` to raise, once, so that a clip on which a decoder hangs costs its time limit only once.
 
-        self._ahead.submit(ahead)
+        Args:
+            jobs: read one by one as workers become free. Calls are served in their order.
+            tell: called from a background thread as soon as a job is finished, in the order of finishing.
+        """
+        return self._ahead.submit(self._prefetch, jobs, tell)
+
+    def _prefetch(self, jobs: Iterable[Job], tell: Arrived | None) -> None:
+        free = threading.Semaphore(self.workers)
+
+        def finished(number: int, item: Future[FrameSet] | FrameSet | VideoError) -> None:
+            try:
+                if tell and not (isinstance(item, Future) and item.cancelled()) and not self._stop.is_set():
+                    tell(number, _settled(item))
+            finally:
+                free.release()
+
+        for number, job in enumerate(jobs):
+            free.acquire()
+            if self._stop.is_set():
+                return
+            item = self._begin(job, ahead=True)
+            if isinstance(item, Future):
+                item.add_done_callback(partial(finished, number))
+            else:
+                finished(number, item)
+        for _ in range(self.workers):
+            free.acquire()
+
+    def rest(self) -> None:
+        """End the child processes that wait for work; the next request starts its own."""
+        self._pool.rest()
 
     def close(self) -> None:
         """End the child processes; unfinished work is dropped and leaves nothing half-written."""
@@ -143,12 +176,12 @@ class FrameStore:
         while waiting:
             yield _settled(waiting.pop(0))
 
-    def _begin(self, job: Job) -> Future[FrameSet] | FrameSet | VideoError:
+    def _begin(self, job: Job, *, ahead: bool = False) -> Future[FrameSet] | FrameSet | VideoError:
         try:
             task = self._plan(*job)
             if task is None:
                 return FrameSet((), ("no pictures and no clip",))
-            return self._find(task) or self._started(task)
+            return self._find(task) or self._started(task, keep=ahead)
         except VideoError as error:
             return error
 
@@ -181,14 +214,19 @@ class FrameStore:
         paths = store.paths(self.root, task.key, entry.frames)
         return FrameSet(paths, (*entry.notes, used), entry.frames, entry.missing, entry.strategy)
 
-    def _started(self, task: _Task) -> Future[FrameSet]:
+    def _started(self, task: _Task, *, keep: bool = False) -> Future[FrameSet]:
         """The running or new work for a task: two threads that want the same frames wait for one child."""
         with self._lock:
             pending = self._pending.get(task.key)
             if pending is None:
                 pending = self._pending[task.key] = self._threads.submit(self._make, task)
-                pending.add_done_callback(lambda _: self._pending.pop(task.key, None))
+                pending.add_done_callback(partial(self._ended, task.key, keep))
             return pending
+
+    def _ended(self, key: str, keep: bool, work: Future[FrameSet]) -> None:
+        if keep and not work.cancelled() and isinstance(error := work.exception(), VideoError):
+            self._failed[key] = error
+        self._pending.pop(key, None)
 
     def _make(self, task: _Task) -> FrameSet:
         job: dict[str, object] = {"kind": task.kind, "root": str(self.root), "key": task.key, "paths": [str(path) for path in task.paths]}

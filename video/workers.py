@@ -150,6 +150,13 @@ class Pool:
                 else:
                     child.close()
 
+    def rest(self) -> None:
+        """End the children that wait for work."""
+        with self._lock:
+            children, self._idle = self._idle, []
+        for child in children:
+            child.close()
+
     def close(self) -> None:
         """End all children, busy ones too: their jobs report a crash."""
         with self._lock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -111,7 +112,8 @@ def test_the_arrays_of_a_compiled_file_are_mapped_and_read_only(compiled: Path) 
 
 def damage(path: Path, how: str) -> None:
     raw = path.read_bytes()
-    head = raw.index(b"\n", len(MAGIC))
+    line = len(MAGIC) + 65  # magic, the header's digest, the header
+    head = raw.index(b"\n", line)
     if how == "cut":
         path.write_bytes(raw[:-100])
     elif how == "a bit":
@@ -123,11 +125,23 @@ def damage(path: Path, how: str) -> None:
     elif how == "header":
         path.write_bytes(raw[:40] + b"\xff" + raw[41:])
     elif how == "foreign array":
-        header = json.loads(raw[len(MAGIC) : head])
+        header = json.loads(raw[line:head])
         header["arrays"]["target"][0] = "f8"
-        path.write_bytes(MAGIC + json.dumps(header).encode().ljust(head - len(MAGIC)) + raw[head:])
+        changed = json.dumps(header).encode().ljust(head - line)
+        path.write_bytes(MAGIC + hashlib.sha256(changed).hexdigest().encode() + b"\n" + changed + raw[head:])
     else:
         path.write_bytes(b"")
+
+
+@pytest.mark.parametrize("place", [0.1, 0.4, 0.7, 0.95])
+def test_a_flipped_bit_of_the_header_is_found(compiled: Path, place: float) -> None:
+    """One that leaves it good JSON: a letter of an answer, a digit of a count."""
+    raw = compiled.read_bytes()
+    line, head = len(MAGIC) + 65, raw.index(b"\n", len(MAGIC) + 65)
+    at = next(i for i in range(line + int((head - line) * place), head) if raw[i : i + 1].isalnum() and raw[i - 1 : i].isalnum())
+    compiled.write_bytes(raw[:at] + bytes([raw[at] ^ 1]) + raw[at + 1 :])
+    with pytest.raises(DataError, match=r"header does not have its digest.*compile it again"):
+        open_compiled(compiled)
 
 
 @pytest.mark.parametrize("how", ["cut", "a bit", "another version", "no header", "header", "foreign array", "empty"])
