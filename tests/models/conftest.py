@@ -81,13 +81,14 @@ class StubServer:
             await site.start()
             assert site._server is not None
             self.port = site._server.sockets[0].getsockname()[1]
+            self._over = asyncio.Event()
             ready.set()
+            await self._over.wait()
+            await self._runner.cleanup()
 
         def run() -> None:
             self._loop = asyncio.new_event_loop()
             self._loop.run_until_complete(serve())
-            self._loop.run_forever()
-            self._loop.run_until_complete(self._runner.cleanup())
             self._loop.close()
 
         self._thread = threading.Thread(target=run)
@@ -95,7 +96,7 @@ class StubServer:
         assert ready.wait(10)
 
     def stop(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._loop.call_soon_threadsafe(self._over.set)
         self._thread.join(10)
 
 

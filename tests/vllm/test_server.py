@@ -1,78 +1,30 @@
-"""One real `vllm serve` on a CPU, started by this project, used by its client, killed, restarted and ended. Minutes, not seconds."""
+"""One real `vllm serve` on a CPU, started by this project and used by its client: what a server gives."""
 
-import asyncio
 import os
-import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from PIL import Image
 
 from models import processes
 from models.agents import Call, Episode, ask
 from models.drivers import run
-from models.engines import ServerEngine
-from models.errors import CallFailed, ModelError
-from models.fleet import Fleet, serve
+from models.errors import ModelError
+from models.fleet import Fleet
 from models.journal import Journal
 from models.metrics import Watch
-from models.placement import Placement
 from models.profile import one_level
 from models.radix import bound
 from models.replay import episodes, recorded
-from models.requests import Completion, Decoding, Picture, Request, user
-from models.serve_cli import progress
+from models.requests import Decoding, Picture, user
 from models.tokenized import tokenized
-from models.vllm_flags import ServeOptions
 
+Answer = Good = Callable[..., Any]
 PERSONA = "You are a careful observer of creatures. Answer with one name and nothing else. " * 5
 
 
-@pytest.fixture(scope="module")
-def frames(tmp_path_factory: pytest.TempPathFactory) -> list[Picture]:
-    folder = tmp_path_factory.mktemp("frames")
-    found = []
-    for i in range(10):
-        path = folder / f"{i}.png"
-        Image.new("RGB", (112, 112), (20 * i, 90, 200 - 10 * i)).save(path)
-        found.append(Picture.of(path))
-    return found
-
-
-@pytest.fixture(scope="module")
-def fleet(vllm: Path, checkpoint: Path, frames: list[Picture], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    options = ServeOptions("tiny", pictures=10, media=frames[0].path.parent, sequences=32, profiling=True)
-    where = Placement(device="cpu", context=2048)
-    with serve(checkpoint, where, options, log_folder=tmp_path_factory.mktemp("logs"), vllm=str(vllm), tell=progress()) as running:
-        answer(running, [user("warm up", decoding=Decoding(max_tokens=1))])
-        yield running
-    assert [one for one in processes.servers() if one.owner == os.getpid()] == []
-
-
-def answer(fleet: Fleet, requests: Sequence[Request], slots: int = 32) -> list[Completion | CallFailed]:
-    async def all_of(engine: ServerEngine) -> list[Completion | CallFailed]:
-        async def one(request: Request) -> Completion | CallFailed:
-            try:
-                return await engine.complete(request)
-            except CallFailed as error:
-                return error
-
-        await engine.open()
-        try:
-            return await asyncio.gather(*map(one, requests))
-        finally:
-            await engine.close()
-
-    return asyncio.run(all_of(fleet.engine(slots=slots)))
-
-
-def good(reply: Completion | CallFailed) -> Completion:
-    assert isinstance(reply, Completion), reply
-    return reply
-
-
-def test_it_listens_on_loopback_only_and_asks_for_the_key(fleet: Fleet) -> None:
+def test_it_listens_on_loopback_only_and_asks_for_the_key(fleet: Fleet, answer: Answer, good: Good) -> None:
     ours = {pid for one in processes.servers() if one.owner == os.getpid() for pid in one.pids}
     assert len(ours) >= 3  # watchdog, API server, engine: the mark survives their renaming
     inodes = set()
@@ -97,7 +49,11 @@ def test_it_listens_on_loopback_only_and_asks_for_the_key(fleet: Fleet) -> None:
         fleet.key = kept
 
 
-def test_pictures_choice_pattern_and_probabilities(fleet: Fleet, frames: list[Picture]) -> None:
+def test_a_taken_port_means_another(fleet: Fleet, taken_port: int) -> None:
+    assert fleet.servers[0].port not in (0, taken_port) and fleet.servers[0].healthy()
+
+
+def test_pictures_choice_pattern_and_probabilities(fleet: Fleet, answer: Answer, good: Good, frames: list[Picture]) -> None:
     short = Decoding(max_tokens=8)
     requests = [
         *[user(*frames[:n], "What is it?", decoding=short) for n in (1, 3, 10)],
@@ -115,24 +71,7 @@ def test_pictures_choice_pattern_and_probabilities(fleet: Fleet, frames: list[Pi
     assert dict(probed.probs).keys() == {"Yes", "No"} and 0 < sum(p for _, p in probed.probs) <= 1.001
 
 
-def test_what_is_refused_fails_alone(fleet: Fleet, frames: list[Picture], tmp_path: Path) -> None:
-    broken = frames[0].path.with_name("broken.png")
-    broken.write_bytes(b"no picture at all")
-    outside = tmp_path / "outside.png"
-    Image.new("RGB", (112, 112)).save(outside)
-    requests = [
-        user(Picture.of(broken), "What?"),
-        user(Picture.of(outside), "What?"),
-        user(*frames, frames[0], "Eleven pictures"),
-        user("word " * 5000),
-        user("still here", decoding=Decoding(max_tokens=2)),
-    ]
-    *bad, fine = answer(fleet, requests)
-    assert all(isinstance(reply, CallFailed) for reply in bad), bad
-    assert good(fine).output_tokens
-
-
-def test_batching_and_the_prefix_cache(fleet: Fleet) -> None:
+def test_batching_and_the_prefix_cache(fleet: Fleet, answer: Answer, good: Good) -> None:
     """Sibling calls share their prefix, and the server says how much of it it had."""
     assert fleet.reset_caches()
     calls = [user(PERSONA, f"Neighbour {i}", decoding=Decoding(max_tokens=4)) for i in range(24)]
@@ -149,7 +88,7 @@ def test_batching_and_the_prefix_cache(fleet: Fleet) -> None:
     assert max(sample.gauges.get("running", 0) for sample in watched.samples) > 1 if watched.samples else True
 
 
-def test_the_media_cache(fleet: Fleet, frames: list[Picture]) -> None:
+def test_the_media_cache(fleet: Fleet, answer: Answer, good: Good, frames: list[Picture]) -> None:
     assert fleet.reset_caches()
     with Watch(fleet.urls, fleet.key) as watched:
         for k in range(2):
@@ -164,7 +103,7 @@ def question(i: int, frames: list[Picture]) -> Episode[str]:
     return topic
 
 
-def test_a_run_and_its_replay(fleet: Fleet, frames: list[Picture], tmp_path: Path) -> None:
+def test_a_run_and_its_replay(fleet: Fleet, answer: Answer, good: Good, frames: list[Picture], tmp_path: Path) -> None:
     engine = fleet.engine(slots=16, stream=True)
     with Journal(tmp_path / "journal.sqlite") as journal:
         outcomes = run(((f"q{i}", question(i, frames)) for i in range(8)), {"agent": engine}, journal)
@@ -175,25 +114,3 @@ def test_a_run_and_its_replay(fleet: Fleet, frames: list[Picture], tmp_path: Pat
     )
     assert len(level.completions) == 32
     assert all(reply.first_token_seconds is not None and reply.first_token_seconds <= reply.seconds for _, reply in level.completions)
-
-
-def test_kill_9_of_the_server_mid_run_loses_no_call(fleet: Fleet, frames: list[Picture], tmp_path: Path) -> None:
-    """The API server, then nothing of its engine is left over; the run goes on on the restarted one."""
-    server = fleet.servers[0]
-    before = {pid for one in processes.servers() if one.port == server.port for pid in one.pids}
-    finished: list[str] = []
-
-    def kill(sample: str, _outcome: object) -> None:
-        finished.append(sample)
-        if len(finished) == 3:
-            os.kill(server.pid, signal.SIGKILL)
-
-    with Journal(tmp_path / "journal.sqlite") as journal:
-        source = ((f"k{i}", question(i + 100, frames)) for i in range(40))
-        outcomes = run(source, {"agent": fleet.engine(slots=8)}, journal, on_done=kill)
-        assert server.crashes == 1
-        assert len(outcomes) == 40 and all(outcome.ok for outcome in outcomes.values())
-        assert len({record.key for record in journal.calls()}) == 160
-    after = {pid for one in processes.servers() if one.port == server.port for pid in one.pids}
-    assert server.restarted == 1 and before.isdisjoint(after)
-    assert all(processes.started(pid) is None for pid in before)
