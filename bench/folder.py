@@ -16,7 +16,9 @@ import fcntl
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -134,6 +136,20 @@ def find_or_make(runs: Path, suite: str, model: str, manifest: Mapping[str, Any]
             return RunFolder(fresh.path.rename(runs / name)), False
     except OSError as error:
         raise RunError(f"cannot be written: {error.strerror}", where=str(runs), remedy="give another place with --runs") from None
+
+
+@contextmanager
+def taken_away_unstarted(folder: RunFolder) -> Iterator[None]:
+    """Takes the folder away again when an error ends a run that never started (no model could be opened) and left no server's log.
+
+    Only for who holds the run's journal: another process may be loading its model here.
+    """
+    try:
+        yield
+    except BaseException:
+        if not (folder.path / "environment.json").exists() and not any(folder.path.rglob("*.log")):
+            shutil.rmtree(folder.path, ignore_errors=True)
+        raise
 
 
 def latest(runs: Path) -> RunFolder:

@@ -18,7 +18,7 @@ from bench.captions import offline_captions, uncaptioned
 from bench.config import SAMPLE_WORLD, RunConfig
 from bench.cost import call_times
 from bench.environment import environment
-from bench.folder import RunFolder, find_or_make
+from bench.folder import RunFolder, find_or_make, taken_away_unstarted
 from bench.frames import FrameKey
 from bench.predict import Job, jobs, pending, predict
 from bench.preflight import check, check_engines, check_models, chosen
@@ -49,7 +49,7 @@ def run_suite(suite: str, rows: Sequence[Row], config: RunConfig, *, factory: Op
     manifest = _manifest(suite, rows, config, dataset, questions, workshop)
     folder, _ = find_or_make(Path(config.runs), suite, config.model, manifest)
     workshop.logs = folder.path
-    with Journal(folder.journal) as journal, closing(workshop):
+    with Journal(folder.journal) as journal, taken_away_unstarted(folder), closing(workshop):
         todo = pending(jobs(rows, questions), folder.records(), retry=config.retry)
         judge = make_judge(config, workshop)
         if todo:

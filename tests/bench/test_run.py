@@ -15,7 +15,7 @@ from bench.folder import RunFolder
 from bench.rows import settings_suite
 from bench.run import report, run_suite, score
 from kg.load import load
-from models.errors import CallFailed, ConfigError, RunError
+from models.errors import CallFailed, ConfigError, ModelError, RunError, UserError
 from models.requests import Request
 
 Bench = Callable[..., RunFolder]
@@ -190,6 +190,26 @@ def test_unreachable_judge_stops_before_predicting(bench: Bench, config: RunConf
     with pytest.raises(ConfigError, match="judge: nothing answers"):
         bench(config, lambda b, c: Down() if b.model == "gone" else oracle, settings="vanilla+", judge="gone")
     assert not oracle.requests
+
+
+def test_a_model_that_cannot_be_opened_leaves_no_run(bench: Bench, config: RunConfig, oracle: Any) -> None:
+    """Nothing was asked; a folder of a run that had started stays as it is."""
+
+    class Unfit:
+        name, digest, can_constrain = "unfit", "unfit", frozenset[str]()
+
+        def check(self, work: object) -> None:
+            raise ModelError("its weights are another shape's")
+
+        complete_batch = None
+
+    with pytest.raises(UserError, match="another shape"):
+        bench(config, Unfit())
+    assert not [path for path in Path(config.runs).iterdir() if path.name != ".lock"]
+    kept = bench(config, oracle)
+    with pytest.raises(UserError, match="another shape"):
+        bench(config.model_copy(update={"k": 2}), Unfit())
+    assert [path for path in Path(config.runs).iterdir() if path.name != ".lock"] == [kept.path]
 
 
 def test_long_answers_and_control_characters_survive(bench: Bench, config: RunConfig, oracle: Any) -> None:
