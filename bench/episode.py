@@ -64,7 +64,7 @@ def life(sample: Sample, setting: Setting, world: World) -> Episode[Prediction]:
         (perceived,) = yield from ask([world.agents.perceive(sample.question, scene.frames)])
         scene = replace(scene, perceived=perceived)
     found = yield from KNOWLEDGE[setting.knowledge](sample, scene, setting, world)
-    (answer,) = yield from ask([_answer(sample.question, scene, found, setting, world)])
+    (answer,) = yield from ask([replace(_answer(sample.question, scene, found, setting, world), last=True)])
     return Prediction(answer, scene.perceived, found.result, _captions(found, setting, world))
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,8 @@ class ArrayGraph:
         self._edge_at, self._image_at = arrays["edge_at"], arrays["image_at"]
         self._roots = tuple(int(i) for i in arrays["roots"])
         self._is_root = frozenset(self._roots)
+        # a search looks at the same few entities over and over, and reading one is most of what its own code costs
+        self._entity = lru_cache(maxsize=4096)(self._read)
 
     def __len__(self) -> int:
         return len(self.arrays["name"])
@@ -72,6 +75,9 @@ class ArrayGraph:
         """The entity with this number. Raises: IndexError."""
         if not 0 <= index < len(self):
             raise IndexError(f"entity {index} of {len(self)}")
+        return self._entity(index)
+
+    def _read(self, index: int) -> Entity:
         name, owner, kind, caption, info, video = (
             self.text(int(self.arrays[column][index])) for column in ("name", "owner", "kind", "caption", "info", "video")
         )

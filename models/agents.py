@@ -35,6 +35,7 @@ class Call(Generic[R]):
         round: the search round (0 before the search), for the profile.
         about: what the call is about (a walk, an entity), for logs and oracles; never sent.
         read: completion → value, in place of `parse` where the reply's probabilities count too (`Decoding.probe`).
+        last: no other call of the sample waits for this one, so that it may wait for others.
         whole: a reply that was cut at max_tokens is no reply: the driver throws CallFailed("cut") instead of parsing it.
     """
 
@@ -46,6 +47,7 @@ class Call(Generic[R]):
     about: object = None
     whole: bool = False
     read: Callable[[Completion], R] | None = None
+    last: bool = False
 
     def value(self, completion: Completion) -> R:
         """What the episode is resumed with."""

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import heapq
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from models.agents import Call
 from models.engines import BatchEngine, Engine, ServerEngine
@@ -24,14 +24,16 @@ Asker = tuple[str, int]  # sample, position among its calls of this round trip
 
 @dataclass
 class Flight:
-    """A call under way. `askers` beyond the first share its reply."""
+    """A call under way. `askers` beyond the first share its reply. Of calls that wait the one of the lowest `rank` goes first."""
 
     engine: Engine
     call: Call[Any]
     sample: str
     step: int
     position: int
+    rank: tuple[int, int] = (0, 0)
     key: str = ""
+    asked: float = 0.0
     started: float = 0.0
     askers: list[Asker] = field(default_factory=list)
 
@@ -40,9 +42,11 @@ class Dispatcher:
     def __init__(self, journal: Journal, deliver: Callable[[Asker, Completion | CallFailed, bool], None]) -> None:
         self._journal, self._deliver = journal, deliver
         self._flights: dict[str, Flight] = {}
-        self._queues: dict[int, deque[Flight]] = {}  # by id(engine): calls that wait for a slot
+        self._queues: dict[int, list[tuple[tuple[int, int], int, Flight]]] = {}  # by id(engine): a heap of calls that wait for a slot
+        self._asked = 0
         self._busy: dict[int, int] = {}
         self._batch: dict[int, list[Flight]] = {}
+        self._batched: dict[int, bool] = {}  # by id(engine): asking a protocol whether it fits takes 0.1 ms
         self._tasks: set[asyncio.Task[None]] = set()
         self._arrived: list[tuple[Flight, Record]] = []
         self._uses: list[Use] = []
@@ -66,22 +70,29 @@ class Dispatcher:
             self._deliver(asker, known, True)
             return
         flight.askers.append(asker)
+        flight.asked = time.time()
         self._flights[key] = flight
-        if isinstance(flight.engine, BatchEngine):
+        if self._is_batch(flight.engine):
             self._batch.setdefault(id(flight.engine), []).append(flight)
         else:
-            self._queues.setdefault(id(flight.engine), deque()).append(flight)
-            self._pump(flight.engine)
+            self._asked += 1
+            heapq.heappush(self._queues.setdefault(id(flight.engine), []), (flight.rank, self._asked, flight))
 
-    def _pump(self, engine: Engine) -> None:
-        assert isinstance(engine, ServerEngine)
-        queue = self._queues[id(engine)]
-        while queue and self._busy.get(id(engine), 0) < engine.slots:
-            flight = queue.popleft()
-            self._busy[id(engine)] = self._busy.get(id(engine), 0) + 1
-            task = asyncio.get_running_loop().create_task(self._fly(engine, flight))
-            self._tasks.add(task)
-            task.add_done_callback(self._ended)
+    def _is_batch(self, engine: Engine) -> bool:
+        found = self._batched.get(id(engine))
+        if found is None:
+            found = self._batched[id(engine)] = isinstance(engine, BatchEngine)
+        return found
+
+    def pump(self) -> None:
+        """Sends what there are slots for. Called when every sample that could move has moved, so that ranks are held against each other."""
+        for queue in self._queues.values():
+            while queue and self._busy.get(id(queue[0][2].engine), 0) < cast(ServerEngine, queue[0][2].engine).slots:
+                flight = heapq.heappop(queue)[2]
+                self._busy[id(flight.engine)] = self._busy.get(id(flight.engine), 0) + 1
+                task = asyncio.get_running_loop().create_task(self._fly(cast(ServerEngine, flight.engine), flight))
+                self._tasks.add(task)
+                task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -102,12 +113,14 @@ class Dispatcher:
             self._busy[id(engine)] -= 1
         self._arrived.append((flight, self._row(flight, result, time.perf_counter() - begun)))
         self._wake.set()
-        self._pump(engine)
 
     def _row(self, flight: Flight, result: Completion | CallFailed, seconds: float) -> Record:
         call = flight.call
         took = result.seconds if isinstance(result, Completion) and result.seconds else seconds
-        return Record(flight.key, flight.engine.name, call.role, call.stage, flight.sample, call.round, flight.started, took, _bare(result))
+        waited = max(0.0, flight.started - flight.asked)
+        return Record(
+            flight.key, flight.engine.name, call.role, call.stage, flight.sample, call.round, flight.started, took, _bare(result), waited
+        )  # fmt: skip
 
     async def wait(self, seconds: float | None) -> None:
         """Until a reply is back (or the time is over)."""

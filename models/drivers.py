@@ -175,6 +175,7 @@ class _Driver(Generic[T]):
                 await engine.open()
         while True:
             self._advance()
+            self._calls.pump()
             if not self._live and not self._held_up:
                 break
             left = None if deadline is None else deadline - time.monotonic()
@@ -271,7 +272,10 @@ class _Driver(Generic[T]):
             if self._limits.calls is not None and sample.calls > self._limits.calls:
                 self._deliver((sample.id, position), CallFailed("call-limit", f"more than {self._limits.calls} calls"), False)
                 continue
-            self._calls.ask(Flight(engine, call, sample.id, sample.rounds, position))
+            # Samples that began earlier go first: they end earlier, and their prompts are still in the server's cache. When no more
+            # samples come, calls that no other call waits for are kept for the end, where slots would else stand empty.
+            rank = (int(call.last and self._exhausted), sample.index)
+            self._calls.ask(Flight(engine, call, sample.id, sample.rounds, position, rank))
 
     def _deliver(self, asker: tuple[str, int], reply: Completion | CallFailed, reused: bool) -> None:
         name, position = asker

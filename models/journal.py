@@ -20,27 +20,32 @@ from typing import IO, Any, cast
 from models.errors import CallFailed, RunError
 from models.requests import Completion, Finish, Picture, Request
 
-VERSION = 1
+VERSION = 2
 _SCHEMA = """
 CREATE TABLE calls (
     key TEXT PRIMARY KEY, engine TEXT NOT NULL, role TEXT NOT NULL, stage TEXT NOT NULL, sample TEXT NOT NULL, round INTEGER NOT NULL,
     started REAL NOT NULL, seconds REAL NOT NULL, first_token_seconds REAL, prompt_tokens INTEGER, output_tokens INTEGER,
-    cached_tokens INTEGER, finish TEXT NOT NULL, probs TEXT NOT NULL, text TEXT NOT NULL, request TEXT NOT NULL);
+    cached_tokens INTEGER, finish TEXT NOT NULL, probs TEXT NOT NULL, text TEXT NOT NULL, request TEXT NOT NULL,
+    waited REAL NOT NULL DEFAULT 0);
 CREATE TABLE failures (
     key TEXT NOT NULL, engine TEXT NOT NULL, role TEXT NOT NULL, stage TEXT NOT NULL, sample TEXT NOT NULL, round INTEGER NOT NULL,
     started REAL NOT NULL, seconds REAL NOT NULL, reason TEXT NOT NULL, detail TEXT NOT NULL);
 CREATE TABLE uses (
     sample TEXT NOT NULL, step INTEGER NOT NULL, position INTEGER NOT NULL, key TEXT NOT NULL, PRIMARY KEY (sample, step, position));
 """
+_FROM_1 = "ALTER TABLE calls ADD COLUMN waited REAL NOT NULL DEFAULT 0;"
 _CALL_COLUMNS = (
     "key, engine, role, stage, sample, round, started, seconds, first_token_seconds, prompt_tokens, output_tokens, cached_tokens,"
-    " finish, probs, text"
+    " finish, probs, text, {waited}"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One call that came back: who asked, when (`started`, seconds since the epoch), and the reply or the failure."""
+    """One call that came back: who asked, when it was sent (`started`, seconds since the epoch), and the reply or the failure.
+
+    `waited`: seconds between asking and sending, for a slot of the engine (0 where not known: failures, journals of layout 1).
+    """
 
     key: str
     engine: str
@@ -51,6 +56,7 @@ class Record:
     started: float
     seconds: float
     result: Completion | CallFailed
+    waited: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +78,7 @@ class Journal:
 
     def __init__(self, path: Path, *, writable: bool = True) -> None:
         self.path = path
+        self._waited = "waited"
         self._lock: IO[str] | None = None
         if writable:
             self._lock = _take(path.with_name(path.name + ".lock"))
@@ -95,6 +102,10 @@ class Journal:
         (version,) = self._db.execute("PRAGMA user_version").fetchone()
         if version == 0 and writable:
             self._db.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version={VERSION}; COMMIT;")
+        elif version == 1 and writable:
+            self._db.executescript(f"BEGIN IMMEDIATE; {_FROM_1} PRAGMA user_version={VERSION}; COMMIT;")
+        elif version == 1:
+            self._waited = "0"
         elif version != VERSION:
             raise RunError(
                 f"journal of layout {version}, this program writes {VERSION}", where=str(self.path), remedy="start a new run folder"
@@ -145,13 +156,13 @@ class Journal:
             return
         tokens = (got.prompt_tokens, got.output_tokens, got.cached_tokens)
         values = (*head, got.first_token_seconds, *tokens, got.finish, json.dumps(got.probs), _clean(got.text), describe(request))
-        self._db.execute("INSERT OR IGNORE INTO calls VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+        self._db.execute(f"INSERT OR IGNORE INTO calls VALUES ({', '.join('?' * 17)})", (*values, record.waited))
 
     def calls(self) -> Iterator[Record]:
         """Every completed call, in the order of completion."""
-        for row in self._rows(f"SELECT {_CALL_COLUMNS} FROM calls ORDER BY rowid"):
-            first, prompt, output, cached, finish, probs, text = row[8:]
-            yield _row(row, Completion(text, cast(Finish, finish), prompt, output, cached, row[7], first, _pairs(probs)))
+        for row in self._rows(f"SELECT {_CALL_COLUMNS.format(waited=self._waited)} FROM calls ORDER BY rowid"):
+            first, prompt, output, cached, finish, probs, text, waited = row[8:]
+            yield _row(row, Completion(text, cast(Finish, finish), prompt, output, cached, row[7], first, _pairs(probs)), waited)
 
     def failures(self) -> Iterator[Record]:
         """Every failed attempt, in the order of failing; a call that succeeded later also stands in `calls`."""
@@ -203,9 +214,9 @@ class Journal:
         return RunError(f"the journal cannot be used: {text}", where=str(self.path), remedy=remedy)
 
 
-def _row(row: tuple[Any, ...], result: Completion | CallFailed) -> Record:
+def _row(row: tuple[Any, ...], result: Completion | CallFailed, waited: float = 0.0) -> Record:
     key, engine, role, stage, sample, round_, started, seconds = row[:8]
-    return Record(key, engine, role, stage, sample, round_, started, seconds, result)
+    return Record(key, engine, role, stage, sample, round_, started, seconds, result, waited)
 
 
 def _pairs(probs: str) -> tuple[tuple[str, float], ...]:

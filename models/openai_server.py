@@ -11,12 +11,13 @@ import asyncio
 import json
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
 
+from models.concurrency import Pace
 from models.engines import Workload
 from models.errors import CallFailed, ModelError
 from models.requests import Completion, Request
@@ -38,10 +39,11 @@ class OpenAIServer:
     Args:
         key: API key, sent as a bearer token; never logged.
         identity: what the model is, for the calls' keys (a weights digest); without one, addresses and model name.
-        slots: calls in flight over all replicas.
+        slots: calls in flight over all replicas; 0 grows them until throughput stops growing (models/concurrency.py).
         timeout: seconds for one call, retries included.
         file_urls: pictures as file:// paths that the server reads itself, else inside the request.
         stream: take replies token by token, for first-token times.
+        extra: more keys for every request's body, as the server knows them (``ignore_eos``); part of the digest, for they change replies.
     """
 
     can_constrain = frozenset({"choices", "pattern", "probe"})
@@ -57,6 +59,7 @@ class OpenAIServer:
         timeout: float = 600.0,
         file_urls: bool = False,
         stream: bool = False,
+        extra: Mapping[str, Any] | None = None,
     ) -> None:
         if not urls:
             raise ModelError("no address of a server", remedy="give ENDPOINT=http://host:port/v1")
@@ -66,7 +69,11 @@ class OpenAIServer:
         self.urls = tuple(url.rstrip("/") for url in urls)
         self.name, self.model = model, model
         self.digest = f"openai:{model}@{identity or ','.join(sorted(self.urls))}"
-        self.slots, self.timeout, self.file_urls, self.stream = slots, timeout, file_urls, stream
+        self.extra = dict(extra or {})
+        self.digest += f"+{json.dumps(self.extra, sort_keys=True)}" if self.extra else ""
+        self._pace, self._slots = Pace() if not slots else None, slots
+        self.timeout, self.file_urls, self.stream = timeout, file_urls, stream
+        self._uuids = True
         self.context: int | None = None
         self._headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
         self._session: aiohttp.ClientSession | None = None
@@ -75,6 +82,11 @@ class OpenAIServer:
         self._resting = [0.0] * len(self.urls)
         self._lost = 0
         self._word_ids: dict[str, int] = {}
+
+    @property
+    def slots(self) -> int:
+        """Calls that may be in flight now."""
+        return self._pace.limit if self._pace is not None else self._slots
 
     def check(self, work: Workload) -> None:
         """Asks every replica whether it is there, serves the model and does what the run will need (some one-token calls)."""
@@ -149,24 +161,38 @@ class OpenAIServer:
                 for word in request.decoding.probe:
                     if word not in self._word_ids:
                         self._word_ids[word] = await self._tokenize(word)
-                body = body_of(request, self.model, file_urls=self.file_urls, word_ids=self._word_ids, stream=self.stream)
-                return await self._send(request, body)
+                return await self._send(request)
         except TimeoutError:
             raise CallFailed("timeout", f"no reply within {time.perf_counter() - begun:.0f} s") from None
 
-    async def _send(self, request: Request, body: bytes) -> Completion:
-        pause = _FIRST_PAUSE
+    def _body(self, request: Request) -> bytes:
+        return body_of(
+            request, self.model, file_urls=self.file_urls, word_ids=self._word_ids, stream=self.stream, uuids=self._uuids, extra=self.extra
+        )  # fmt: skip
+
+    async def _send(self, request: Request) -> Completion:
+        pause, body, named = _FIRST_PAUSE, self._body(request), self._uuids
         for attempt in range(_ATTEMPTS):
             replica = self._router.pick(request, self._load, self._usable())
             self._load[replica] += 1
+            self._began()
             try:
                 return await self._once(request, body, replica)
+            except CallFailed as error:
+                # A server that is strict about the API's keys refuses the pictures' names; it gets them without.
+                if not (named and request.pictures and error.reason == "http-400" and "uuid" in error.detail.lower()):
+                    raise
+                self._uuids = named = False
+                body, wait = self._body(request), 0.0
             except _Again as again:
+                if self._pace is not None and again.reason in ("http-429", "http-503"):
+                    self._pace.refused()
                 if attempt == _ATTEMPTS - 1:
                     raise self._given_up(again, self.urls[replica]) from None
                 wait = pause * random.uniform(0.5, 1.0) if again.after is None else again.after
             finally:
                 self._load[replica] -= 1
+                self._ended()
             await asyncio.sleep(wait)
             pause *= 2
         raise AssertionError("unreachable")
@@ -195,6 +221,14 @@ class OpenAIServer:
         if status == 200:
             return completion_of(data, request, time.perf_counter() - begun, self._word_ids)
         raise _refused(status, data, after, self.urls[replica])
+
+    def _began(self) -> None:
+        if self._pace is not None:
+            self._pace.began()
+
+    def _ended(self) -> None:
+        if self._pace is not None:
+            self._pace.ended()
 
     def _usable(self) -> list[int]:
         now = time.monotonic()

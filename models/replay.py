@@ -52,6 +52,7 @@ def recorded(journal: Journal, limit: int | None = None) -> Recorded:
             if trip:
                 trips.append(trip)
         if trips:
+            trips[-1] = [replace(call, last=True) for call in trips[-1]]
             steps[sample] = trips
     if not steps:
         raise RunError("the journal holds no calls", where=str(journal.path), remedy="give the folder of a run that asked a model")

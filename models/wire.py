@@ -21,12 +21,24 @@ from models.requests import Completion, Finish, Picture, Request
 _TYPES = {b"\x89PNG": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif", b"RIFF": "image/webp", b"BM": "image/bmp"}
 
 
-def body_of(request: Request, model: str, *, file_urls: bool, word_ids: Mapping[str, int], stream: bool = False) -> bytes:
-    """The request as JSON bytes. Raises CallFailed("bad-image") when a picture cannot be read."""
+def body_of(
+    request: Request,
+    model: str,
+    *,
+    file_urls: bool,
+    word_ids: Mapping[str, int],
+    stream: bool = False,
+    uuids: bool = True,
+    extra: Mapping[str, Any] | None = None,
+) -> bytes:
+    """The request as JSON bytes. Raises CallFailed("bad-image") when a picture cannot be read.
+
+    `uuids`: name each picture by its pixels' digest, under which vLLM keeps what it has computed of it. `extra`: more keys of the body.
+    """
     d = request.decoding
     body: dict[str, Any] = {
         "model": model,
-        "messages": [{"role": m.role, "content": _content(m.parts, file_urls)} for m in request.messages],
+        "messages": [{"role": m.role, "content": _content(m.parts, file_urls, uuids)} for m in request.messages],
         "max_tokens": d.max_tokens,
         "temperature": d.temperature,
     }
@@ -44,10 +56,12 @@ def body_of(request: Request, model: str, *, file_urls: bool, word_ids: Mapping[
         body["return_tokens_as_token_ids"] = True
     if stream:
         body |= {"stream": True, "stream_options": {"include_usage": True}}
+    if extra:
+        body |= extra
     return json.dumps(body, ensure_ascii=True).encode()
 
 
-def _content(parts: Sequence[str | Picture], file_urls: bool) -> str | list[dict[str, Any]]:
+def _content(parts: Sequence[str | Picture], file_urls: bool, uuids: bool) -> str | list[dict[str, Any]]:
     if len(parts) == 1 and isinstance(parts[0], str):
         return parts[0]
     found: list[dict[str, Any]] = []
@@ -55,10 +69,15 @@ def _content(parts: Sequence[str | Picture], file_urls: bool) -> str | list[dict
         if isinstance(part, str):
             found.append({"type": "text", "text": part})
         else:
-            url = part.path.absolute().as_uri() if file_urls else _data_url(part)
-            # The pixels' digest as identity: the server keeps a picture's features under it, whatever its name.
-            found.append({"type": "image_url", "image_url": {"url": url}, "uuid": part.digest})
+            url = _file_url(part.path) if file_urls else _data_url(part)
+            shown: dict[str, Any] = {"type": "image_url", "image_url": {"url": url}}
+            found.append(shown | {"uuid": part.digest} if uuids else shown)
     return found
+
+
+@lru_cache(maxsize=4096)
+def _file_url(path: Path) -> str:
+    return path.absolute().as_uri()
 
 
 def _data_url(picture: Picture) -> str:

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import tracemalloc
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -334,3 +335,31 @@ def test_memory_does_not_grow_with_the_samples(tmp_path):
 class NoList(list):
     def append(self, item):
         pass
+
+
+def test_earlier_samples_go_first_and_last_calls_wait_at_the_end(journal):
+    """One slot: the older sample's next call overtakes the younger's first; when no sample is to come, answers wait for searches."""
+
+    def episode(name, steps):
+        for step in range(steps):
+            yield from ask([call(f"{name}{step}")])
+        yield from ask([replace(call(f"{name} last"), last=True)])
+
+    samples = [("a", 1), ("b", 3), ("c", 1)]
+    engine = Streamed(slots=1)
+    run([(name, episode(name, n)) for name, n in samples], {"agent": engine}, journal, limits=Limits(live=2))
+    assert engine.asked == ["a0", "a last", "b0", "b1", "b2", "b last", "c0", "c last"]  # c is still to come while a and b are under way
+    engine = Streamed(slots=1, digest="other")
+    run([(name, episode(name, n)) for name, n in samples], {"agent": engine}, journal)
+    assert engine.asked == ["a0", "b0", "b1", "b2", "c0", "a last", "b last", "c last"]
+
+
+def test_time_in_the_queue_is_recorded(journal):
+    engine = Streamed(slots=1, delay=lambda text: 50)
+
+    def episode():
+        yield from ask([call("x"), call("y")])
+
+    run([("a", episode())], {"agent": engine}, journal)
+    waits = sorted(record.waited for record in journal.calls())
+    assert len(waits) == 2 and 0 <= waits[0] < waits[1]

@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -151,3 +152,19 @@ def rows(path):
         return []
     with Journal(path, writable=False) as journal:
         return [text for (text,) in journal._rows("SELECT request FROM calls")]
+
+
+def test_a_journal_of_layout_1_is_read_and_goes_on(tmp_path):
+    path = tmp_path / "j"
+    with Journal(path) as journal:
+        journal.record([(record("k"), user("q"))])
+    with sqlite3.connect(path) as db:  # as the program before wrote it
+        db.execute("ALTER TABLE calls DROP COLUMN waited")
+        db.execute("PRAGMA user_version=1")
+    db.close()
+    with Journal(path, writable=False) as journal:
+        assert [r.waited for r in journal.calls()] == [0.0]
+    with Journal(path) as journal:
+        assert journal.find("k") is not None
+        journal.record([(replace(record("new"), waited=1.5), user("r"))])
+        assert [r.waited for r in journal.calls()] == [0.0, 1.5]

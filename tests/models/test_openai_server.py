@@ -326,3 +326,46 @@ def test_paths_with_strange_names(tmp_path: Path):
 def _touch(path: Path) -> Path:
     path.write_bytes(b"x")
     return path
+
+
+def test_a_server_that_is_strict_about_keys_gets_pictures_without_names(server, respond, tmp_path):
+    path = tmp_path / "p.png"
+    path.write_bytes(b"\x89PNG 1234")
+    picture = Picture.of(path)
+
+    def answer(body):
+        parts = body["messages"][0]["content"]
+        if any("uuid" in part for part in parts):
+            return respond(400, '{"error": {"message": "Unknown parameter: messages[0].content[0].uuid"}}')
+        return "seen"
+
+    server.answer = answer
+    client = OpenAIServer([server.url], "tiny")
+    assert [got.text for got in ask(client, user(picture, "x"), user(picture, "y"))] == ["seen", "seen"]
+    named = [any("uuid" in part for part in body["messages"][0]["content"]) for body in server.bodies]
+    assert named.count(True) <= 2 and named.count(False) == 2  # found out once, remembered
+
+
+def test_other_400s_about_pictures_stay_what_they_are(server, respond, tmp_path):
+    path = tmp_path / "p.png"
+    path.write_bytes(b"\x89PNG 1234")
+    server.answer = lambda body: respond(400, "no such thing")
+    (got,) = ask(OpenAIServer([server.url], "tiny"), user(Picture.of(path), "x"))
+    assert got.reason == "http-400" and len(server.bodies) == 1
+
+
+def test_concurrency_is_cut_by_refusals_where_it_may_grow(server, respond):
+    server.answer = lambda body: respond(429, "busy", Retry_After="0.01") if len(server.bodies) < 4 else "ok"
+    client = OpenAIServer([server.url], "tiny", slots=0)
+    before = client.slots
+    got = ask(client, *[user(str(i)) for i in range(4)])
+    assert [g.text[:2] for g in got] == ["ok"] * 4
+    assert client.slots == before // 2
+    assert OpenAIServer([server.url], "tiny", slots=5).slots == 5
+
+
+def test_more_keys_are_sent_and_are_part_of_the_digest(server):
+    plain, extra = OpenAIServer([server.url], "tiny"), OpenAIServer([server.url], "tiny", extra={"ignore_eos": True})
+    assert plain.digest != extra.digest
+    ask(extra, user("x"))
+    assert server.bodies[-1]["ignore_eos"] is True
