@@ -146,12 +146,47 @@ def test_a_lock_is_waited_for(tmp_path, closed) -> None:
 
 
 def test_prefetched_frames_are_there_when_asked_for(tmp_path, closed, bad_clips, no_children) -> None:
+    told: dict[int, object] = {}
     with FrameStore(tmp_path, UNIFORM, workers=2) as frames:
-        frames.prefetch([((), closed), ((), bad_clips["text.mp4"]), ((), bad_clips["odd_size.mp4"])])
-        frames._ahead.submit(lambda: None).result(60)  # the queue in the background has run dry
+        jobs = [((), closed), ((), bad_clips["text.mp4"]), ((), bad_clips["odd_size.mp4"]), ((), tmp_path / "gone.mp4")]
+        frames.prefetch(jobs, told.__setitem__).result(60)
+        frames.rest()
         no_children()
         assert len(frames.frames((), closed).paths) == 4
-        assert len(frames.frames((), bad_clips["odd_size.mp4"]).paths) == 4
+        assert told[0] == frames.frames((), closed) and told[2] == frames.frames((), bad_clips["odd_size.mp4"])
+        assert isinstance(told[1], VideoError) and isinstance(told[3], VideoError) and len(told) == 4
+
+
+def test_a_failure_ahead_is_kept_and_raised_once(tmp_path, bad_clips, no_children) -> None:
+    """A clip on which a decoder hangs must not cost its time limit twice."""
+    with FrameStore(tmp_path, UNIFORM, workers=1) as frames:
+        frames.prefetch([((), bad_clips["text.mp4"])]).result(60)
+        no_children()
+        with pytest.raises(VideoError):
+            frames.frames((), bad_clips["text.mp4"])
+        with pytest.raises(AssertionError, match="asked to decode"):
+            frames.frames((), bad_clips["text.mp4"])
+
+
+def test_prefetch_reads_its_jobs_as_workers_become_free(tmp_path, closed) -> None:
+    """So that what waits is an iterator, not memory: no job beyond the workers' number is taken while an entry is held."""
+    taken: list[int] = []
+
+    def jobs():
+        for number in range(50):
+            taken.append(number)
+            yield (), closed
+
+    with FrameStore(tmp_path, UNIFORM, workers=2) as frames:
+        key = frames.frames((), closed).paths[0].parent.name
+        shutil.rmtree(tmp_path / "frames" / key)
+        with on_disk.locked(tmp_path, key):
+            done = frames.prefetch(jobs())
+            with pytest.raises(TimeoutError):
+                done.result(0.5)
+            assert len(taken) <= 4
+        done.result(60)
+    assert len(taken) == 50
 
 
 def _job(root: Path, clip: Path) -> dict[str, object]:
