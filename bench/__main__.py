@@ -188,6 +188,18 @@ def _verify(arguments: argparse.Namespace) -> int:
     return run(arguments)
 
 
+def _doctor_options(parser: argparse.ArgumentParser) -> None:
+    from bench.doctor.cli import add_arguments
+
+    add_arguments(parser)
+
+
+def _doctor(arguments: argparse.Namespace) -> int:
+    from bench.doctor.cli import run
+
+    return run(arguments)
+
+
 def _offline_options(parser: argparse.ArgumentParser) -> None:
     from bench.offline.cli import add_arguments
 
@@ -212,6 +224,7 @@ COMMANDS: Mapping[str, Command] = {
     "bundle": Command("everything for a machine without a network, in one verified folder", _bundle_options, _bundle),
     "unbundle": Command("check a bundle, copy it and install from it", _unpacker_options, _unbundle),
     "verify": Command("check every byte of a bundle, or of what was unpacked", _unpacker_options, _verify),
+    "doctor": Command("what works on this machine and what does not, each line with its remedy", _doctor_options, _doctor),
     "test-offline": Command("run everything with loopback only, and prove that nothing leaves", _offline_options, _offline),
     "compare": Command("two runs, question by question", _compare_options, _compare),
     **{name: _suite(suite) for name, suite in SUITES.items()},

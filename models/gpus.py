@@ -12,12 +12,21 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU. `index` counts among those that CUDA_VISIBLE_DEVICES leaves; memory in bytes."""
+    """One GPU. `index` counts among those that CUDA_VISIBLE_DEVICES leaves; memory in bytes; `capability`: of its kind, (0, 0) untold."""
 
     index: int
     name: str
     memory: int
     free: int
+    capability: tuple[int, int] = (0, 0)
+
+
+@dataclass(frozen=True)
+class Driver:
+    """The driver's version, and the newest CUDA that it can run, as (major, minor)."""
+
+    version: str
+    cuda: tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -70,10 +79,29 @@ def gpus() -> list[Gpu]:
         found = []
         for index, handle in enumerate(_handles(nvml)):
             memory, name = nvml.nvmlDeviceGetMemoryInfo(handle), nvml.nvmlDeviceGetName(handle)
-            found.append(Gpu(index, name.decode() if isinstance(name, bytes) else str(name), int(memory.total), int(memory.free)))
+            try:
+                major, minor = nvml.nvmlDeviceGetCudaComputeCapability(handle)
+            except nvml.NVMLError:
+                major, minor = 0, 0
+            said = name.decode() if isinstance(name, bytes) else str(name)
+            found.append(Gpu(index, said, int(memory.total), int(memory.free), (int(major), int(minor))))
         return found
     except nvml.NVMLError:
         return []
+    finally:
+        nvml.nvmlShutdown()
+
+
+def driver() -> Driver | None:
+    """The NVIDIA driver; None where NVML does not answer."""
+    nvml = _nvml()
+    if nvml is None:
+        return None
+    try:
+        version, cuda = nvml.nvmlSystemGetDriverVersion(), int(nvml.nvmlSystemGetCudaDriverVersion())
+        return Driver(version.decode() if isinstance(version, bytes) else str(version), (cuda // 1000, cuda % 1000 // 10))
+    except nvml.NVMLError:
+        return None
     finally:
         nvml.nvmlShutdown()
 
