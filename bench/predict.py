@@ -21,7 +21,7 @@ from kg.dataset import Dataset, Question
 from kg.frames import NoFrames
 from kg.graph import Graph, Walk
 from models.agents import Episode
-from models.drivers import Outcome, run
+from models.drivers import Limits, Outcome, run
 from models.engines import Engine
 from models.journal import Journal
 from models.progress import progress
@@ -49,6 +49,14 @@ def pending(all_jobs: Sequence[Job], known: Mapping[str, Record], *, retry: bool
     return [job for job in all_jobs if job.key not in known or (retry and not known[job.key].ok)]
 
 
+def longest_first(todo: Sequence[Job]) -> list[Job]:
+    """Samples that are likely to take more round trips begin earlier, so that a run does not end waiting for a few long searches.
+
+    The annotation is used for the order alone: what is asked and answered does not depend on it.
+    """
+    return sorted(todo, key=lambda job: -max(map(len, job.question.routes), default=0) if job.row.setting.knowledge == "search" else 0)
+
+
 def predict(
     todo: Sequence[Job],
     dataset: Dataset,
@@ -72,7 +80,7 @@ def predict(
         return golds[question.uid]
 
     def episodes() -> Iterator[tuple[str, Episode[Prediction]] | None]:
-        waiting = list(todo)
+        waiting = longest_first(todo)
         while waiting:
             later = []
             for job in waiting:
@@ -101,6 +109,7 @@ def predict(
             progress=lambda p: tell(
                 p.done, f"{p.calls} calls, {p.reused} reused, {p.in_flight} in flight, {p.failed} failed{showing.words}"
             ),
+            limits=Limits(seconds=todo[0].row.config.deadline if todo else None),
             keep=False,
         )
 
