@@ -56,7 +56,9 @@ def test_flags_can_be_switched_off() -> None:
     ("options", "said"),
     [
         ({"limt": 3}, "unknown option 'limt' (did you mean 'limit'?)"),
-        ({"k": 0.5}, "option 'k"),
+        ({"k": 0.5}, "option 'k' came as '0.5': input should be a valid integer or 'all' —"),
+        ({"k": "x"}, "option 'k' came as 'x': input should be a valid integer or 'all' —"),
+        ({"k": 0}, "option 'k' came as '0': input should be greater than or equal to 1 or 'all' —"),
         ({"limit": 0}, "greater than or equal to 1"),
         ({"settings": "perceptve"}, "did you mean 'perceptive'?"),
         ({"settings": "vanilla,vanilla"}, "listed twice"),
