@@ -35,6 +35,7 @@ class Family:
 
     name: str
     slot: str  # the token that stands for one merged patch
+    tokens: int  # slots of one frame
     opens: str
     closes: str
     chat_image: str  # what the chat template writes for a picture
@@ -74,10 +75,10 @@ def _internvl_config(tokenizer: Tokenizer) -> Any:
         ),
         vision_config=dict(
             hidden_size=VISION_HIDDEN, num_hidden_layers=VISION_LAYERS, num_attention_heads=4, intermediate_size=2 * VISION_HIDDEN,
-            image_size=[patches.HEIGHT, patches.WIDTH], patch_size=[patches.PATCH, patches.PATCH], use_mean_pooling=True,
+            image_size=[patches.SIDE, patches.SIDE], patch_size=[patches.PATCH, patches.PATCH], use_mean_pooling=True,
             attention_bias=True,
         ),
-        image_token_id=token(tokenizer, "<IMG_CONTEXT>"), image_seq_length=patches.TOKENS, downsample_ratio=0.5,
+        image_token_id=token(tokenizer, "<IMG_CONTEXT>"), image_seq_length=patches.SQUARE_TOKENS, downsample_ratio=0.5,
         tie_word_embeddings=True,
     )  # fmt: skip
 
@@ -106,13 +107,13 @@ _QWEN_PIXELS: Final = {
     **_PIXELS, "merge_size": patches.MERGE, "patch_size": patches.PATCH, "temporal_patch_size": 2,
     "size": {"longest_edge": patches.PIXELS, "shortest_edge": patches.PIXELS},
 }  # fmt: skip
-_FIXED: Final = {**_PIXELS, "size": {"height": patches.HEIGHT, "width": patches.WIDTH}}
+_FIXED: Final = {**_PIXELS, "size": {"height": patches.SIDE, "width": patches.SIDE}}
 
 FAMILIES: Final[dict[str, Family]] = {
     family.name: family
     for family in (
         Family(
-            "qwen2.5-vl", "<|image_pad|>", "<|vision_start|>", "<|vision_end|>",
+            "qwen2.5-vl", "<|image_pad|>", patches.TOKENS, "<|vision_start|>", "<|vision_end|>",
             "<|vision_start|><|image_pad|><|vision_end|>", "<|vision_start|><|video_pad|><|vision_end|>", _qwen_config,
             {**_QWEN_PIXELS, "image_processor_type": "Qwen2VLImageProcessor"},
             {
@@ -124,10 +125,10 @@ FAMILIES: Final[dict[str, Family]] = {
             },
         ),
         Family(
-            "internvl", "<IMG_CONTEXT>", "<img>", "</img>", "<IMG_CONTEXT>", "<video>", _internvl_config,
+            "internvl", "<IMG_CONTEXT>", patches.SQUARE_TOKENS, "<img>", "</img>", "<IMG_CONTEXT>", "<video>", _internvl_config,
             {**_FIXED, "crop_to_patches": False, "min_patches": 1, "max_patches": 1, "image_processor_type": "GotOcr2ImageProcessor"},
             {
-                "processor_class": "InternVLProcessor", "image_seq_length": patches.TOKENS,
+                "processor_class": "InternVLProcessor", "image_seq_length": patches.SQUARE_TOKENS,
                 "video_processor": {**_FIXED, "do_sample_frames": False, "video_processor_type": "InternVLVideoProcessor"},
             },
         ),
@@ -171,10 +172,12 @@ def cast(model: Any, dtype: torch.dtype) -> Any:
     return model
 
 
-def vision_tower(model: Any) -> nn.Module:
-    """The part of the model that sees (without the language model)."""
-    tower: nn.Module = model.model.visual if hasattr(model.model, "visual") else model.model.vision_tower
-    return tower
+def vision_parts(model: Any) -> dict[str, nn.Module]:
+    """The parts of the model that see, without the language model: {"tower": …}, and {"projector": …} where it is not in the tower."""
+    inner = model.model
+    if hasattr(inner, "visual"):
+        return {"tower": inner.visual}
+    return {"tower": inner.vision_tower, "projector": inner.multi_modal_projector}
 
 
 def export(model: Any, tokenizer: Tokenizer, family: Family, folder: Path, card: str) -> None:

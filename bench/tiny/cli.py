@@ -13,7 +13,6 @@ from models.errors import ConfigError
 
 STAGES = ("fresh", "vision", "joint")  # and "grow", which is asked for by name
 TARGETS = {"qwen2.5-vl": Path("models/tiny-qwen2.5-vl"), "internvl": Path("models/tiny-internvl")}
-SMOKE = {"search": 0.0, "copy": 1.0, "equal": 1.0, "say": 1.0, "compare": 1.0, "topic": 1.0}  # what two minutes can teach
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,6 +22,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="only this stage; grow: more words for a trained state, see --as [all]")  # fmt: skip
     parser.add_argument("--as", dest="name", default="", metavar="NAME", help="folder of the stages under --cache [the family]")
     parser.add_argument("--grow-from", type=Path, default=None, metavar="FOLDER", help="for grow: the trained state [--cache/<family>]")
+    parser.add_argument("--language-from", type=Path, default=None, metavar="FOLDER",
+                        help="for fresh: the language model of this trained state, of whichever family")  # fmt: skip
     parser.add_argument("--minutes", type=float, default=75.0, help="of joint training, all its parts together [75]")
     parser.add_argument("--vision-minutes", type=float, default=10.0, help="of the vision tower alone [10]")
     parser.add_argument("--procs", type=int, default=2, help="processes, one core each [2]")
@@ -34,7 +35,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--export", type=Path, nargs="?", const=None, default=argparse.SUPPRESS, metavar="FILE",
                         help="train nothing: export this snapshot (default: the latest state) as a model folder")  # fmt: skip
     parser.add_argument("--out", type=Path, default=None, help="model folder to write [models/tiny-<family>]")
-    parser.add_argument("--smoke", action="store_true", help="two minutes on text alone; fails unless three tasks beat chance")
+    parser.add_argument("--smoke", action="store_true", help="a few steps on text alone; fails unless three tasks beat chance")
+    parser.add_argument("--card", type=Path, default=None, metavar="FILE",
+                        help="train nothing: fill the scores of eval-tiny --json FILE into the model's card and docs/tiny.md")  # fmt: skip
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -45,9 +48,13 @@ def run(arguments: argparse.Namespace) -> int:
     from bench.tiny.card import card
 
     torch.set_num_threads(1)
+    if arguments.card is not None:
+        return _card(arguments)
     family = architecture.family_named(arguments.family)
     if arguments.smoke:
-        return _smoke(arguments)
+        from bench.tiny import smoke
+
+        return smoke.run(arguments.cache, family.name, arguments.seed, arguments.procs)
     folder = arguments.cache / (arguments.name or family.name)
     target = arguments.out or TARGETS[family.name]
     if hasattr(arguments, "export"):
@@ -62,12 +69,17 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"{folder}: {count} more words")
         return 0
     wanted = STAGES if arguments.stage == "all" else (arguments.stage,)
-    if "fresh" in wanted:
+    if "fresh" in wanted and arguments.language_from is not None:
+        from bench.tiny.graft import graft
+
+        graft(arguments.language_from, folder, family, arguments.seed)
+    elif "fresh" in wanted:
         stages.fresh(folder, family, arguments.seed)
-    if "vision" in wanted and family.name == "qwen2.5-vl":
+    if "vision" in wanted:
         accuracy = stages.see_first(folder, family, arguments.cache, minutes=arguments.vision_minutes, shards=40, seed=7)
         print(f"vision: held out: motion {accuracy['motion']:.3f}, element {accuracy['element']:.3f}")
     if "joint" in wanted:
+        from bench.tiny import curves
         from bench.tiny.train import MIX, Plan
         from bench.tiny.train import run as train
 
@@ -76,8 +88,20 @@ def run(arguments: argparse.Namespace) -> int:
             lr=arguments.lr, mix=_mix(arguments.mix, MIX), shards=40,
         )  # fmt: skip
         train(plan)
+        curves.write(folder / "log.jsonl", folder / "curves.svg")
         stages.export(folder, family, plan.out, target, card(family.name, plan.out))
-        print(f"exported to {target}")
+        print(f"exported to {target}; curves: {folder / 'curves.svg'}")
+    return 0
+
+
+def _card(arguments: argparse.Namespace) -> int:
+    """Scores into the card of the model that they were measured on."""
+    from bench.tiny import card, parts
+
+    facts = parts.read(arguments.card)
+    model = arguments.out or TARGETS[facts["model"]["family"]]
+    for path in card.fill(facts, model):
+        print(f"scores written to {path}")
     return 0
 
 
@@ -94,53 +118,31 @@ def _mix(text: str, base: object) -> dict[str, float]:
     return {task: weight for task, weight in mix.items() if weight > 0}
 
 
-def _smoke(arguments: argparse.Namespace) -> int:
-    """Fresh and joint on text tasks for two minutes, then three tasks against chance."""
-    from bench.tiny import architecture, evaluate, stages
-    from bench.tiny.train import Plan, averaged
-    from bench.tiny.train import run as train
-
-    cache = arguments.cache / "smoke"
-    family = architecture.family_named(arguments.family)
-    folder = cache / family.name
-    stages.forget(folder)
-    stages.fresh(folder, family, arguments.seed)
-    minutes = min(arguments.minutes, 2.0)
-    mix = {task: weight for task, weight in SMOKE.items() if weight > 0}
-    plan = Plan(folder, cache, family.name, arguments.seed, minutes, procs=arguments.procs, mix=mix, shards=1, average=0.95)
-    train(plan)
-    model, encoder, _ = averaged(plan.out, family, folder)
-    result = evaluate.evaluate(evaluate.Speaker(model, encoder, family), 100, wanted={"compare": 1.0, "topic": 1.0})
-    primers = evaluate.primers(evaluate.Speaker(model, encoder, family), 100, ("copy", "equal", "say"))
-    chance = {"caption_judge": 0.5, "topic": 0.125, "copy": 0.0, "equal": 0.5, "say": 1 / 82}
-    scores = {**result.scores, **primers}
-    above = [task for task, level in chance.items() if scores[task].interval[0] > level]
-    print("\n".join(f"{task:16} {scores[task]}  chance {level:.3f}" for task, level in chance.items()))
-    print(f"above chance: {', '.join(above) or 'none'}")
-    return 0 if len(above) >= 3 else 1
-
-
 def add_eval_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``eval-tiny``."""
+    from bench.tiny import parts
+
     parser.add_argument("--family", default="qwen2.5-vl", choices=sorted(TARGETS), help="architecture [qwen2.5-vl]")
     parser.add_argument("--model", type=Path, default=None, help="a model folder [models/tiny-<family>], or a .safetensors of training")
     parser.add_argument("--cache", type=Path, default=Path(".cache/tiny"), help="where training keeps its tokenizer [.cache/tiny]")
-    parser.add_argument("--n", type=int, default=200, help="samples of each task [200]")
-    parser.add_argument("--tasks", default="", metavar="TASK,…", help="only these")
+    parser.add_argument("--n", type=int, default=200, help="samples of each task, condition and agent [200]")
+    parser.add_argument("--tasks", default="", metavar="TASK,…", help="only these skills")
     parser.add_argument("--seed", type=int, default=20261129, help="of the worlds; 10**9 served while training was tuned [20261129]")
     parser.add_argument("--threads", type=int, default=2, help="threads [2]")
     parser.add_argument("--out", type=Path, default=None, help="also write the report to this file")
+    parts.add_arguments(parser)
 
 
 def run_eval(arguments: argparse.Namespace) -> int:
     """``eval-tiny``."""
     import torch
 
-    from bench.tiny import architecture, evaluate
+    from bench.tiny import architecture, evaluate, parts
     from bench.tiny.data import Encoder
     from bench.tiny.tokenizer import with_vocabulary_of
     from bench.tiny.train import averaged
 
+    parts.check(arguments)
     torch.set_num_threads(arguments.threads)
     family = architecture.family_named(arguments.family)
     source = arguments.model or TARGETS[family.name]
@@ -154,7 +156,6 @@ def run_eval(arguments: argparse.Namespace) -> int:
     if unknown := set(tasks) - set(evaluate.TASKS):
         raise ConfigError(f"--tasks: unknown {', '.join(sorted(unknown))}", remedy=f"known: {', '.join(evaluate.TASKS)}")
     begun = time.time()
-    result = evaluate.evaluate(evaluate.Speaker(model, encoder, family), arguments.n, arguments.seed, tasks)
-    print(evaluate.report(result, arguments.out))
+    parts.run(arguments, evaluate.Speaker(model, encoder, family), None if source.suffix == ".safetensors" else source, tasks)
     print(f"{time.time() - begun:.0f} s")
     return 0

@@ -78,7 +78,7 @@ class Encoder:
         self._words: dict[str, list[int]] = {}
         self.start, self.end = token(tokenizer, "<|im_start|>"), token(tokenizer, "<|im_end|>")
         self.pad, self.slot = token(tokenizer, "<|endoftext|>"), token(tokenizer, family.slot)
-        self._frame = [token(tokenizer, family.opens), *[self.slot] * patches.TOKENS, token(tokenizer, family.closes)]
+        self._frame = [token(tokenizer, family.opens), *[self.slot] * family.tokens, token(tokenizer, family.closes)]
         self._flat = family.name == "internvl"  # counts every slot as one position
 
     def text(self, text: str) -> list[int]:

@@ -105,8 +105,7 @@ class Speaker:
         frames = np.concatenate(clips)
         flat = torch.from_numpy(patches.patchify(frames))
         if self.family.name == "internvl":
-            pictures = (frames.astype(np.float32) / 255 - patches.MEAN) / patches.STD
-            return {"pixel_values": torch.from_numpy(pictures.transpose(0, 3, 1, 2).copy()).bfloat16()}
+            return {"pixel_values": torch.from_numpy(patches.squares(frames)).bfloat16()}
         slots = torch.eq(ids, self.encoder.slot).int()
         return {
             "pixel_values": flat.bfloat16(),

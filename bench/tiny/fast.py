@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import gelu, linear, silu
+from torch.nn.functional import gelu, interpolate, linear, silu
 
 from bench.tiny import patches
 
@@ -122,6 +122,11 @@ def see(model: Any, compiled: bool = True) -> See:
     return forward
 
 
+def see_of(model: Any, compiled: bool = True) -> See:
+    """The fastest form that the model's family has."""
+    return see(model, compiled) if hasattr(model.model, "visual") else stock_see(model)
+
+
 def pixels_of(arranged: Tensor, counts: Sequence[int], generator: torch.Generator | None = None) -> Tensor:
     """uint8 (frames · 60, 588) → bfloat16, normalised; with `generator`, each clip's brightness, contrast and tint are moved a little.
 
@@ -150,13 +155,14 @@ def _patch_places() -> tuple[Tensor, Tensor]:
 
 
 def stock_see(model: Any) -> See:
-    """The same for a family whose tower has no fast form: patches back to pictures, then the tower as it is."""
+    """The same for a family whose tower has no fast form: patches back to pictures, squeezed to squares, then the tower as it is."""
 
     def forward(pixels: Tensor) -> Tensor:
         p, m = patches.PATCH, patches.MERGE
         x = pixels.view(-1, patches.ROWS, patches.COLUMNS, m, m, 3, p, p).permute(0, 5, 1, 3, 6, 2, 4, 7)
         pictures = x.reshape(-1, 3, patches.HEIGHT, patches.WIDTH)
-        seen: Tensor = model.model.get_image_features(pixel_values=pictures).pooler_output
+        squares = interpolate(pictures.float(), (patches.SIDE, patches.SIDE), mode="bicubic", antialias=True).to(pixels.dtype)
+        seen: Tensor = model.model.get_image_features(pixel_values=squares).pooler_output
         return seen.reshape(-1, seen.shape[-1])
 
     return forward

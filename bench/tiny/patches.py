@@ -19,6 +19,8 @@ WIDTH, HEIGHT = 140, 84
 GRID: Final = (1, HEIGHT // PATCH, WIDTH // PATCH)  # (t, h, w) in patches, before merging
 ROWS, COLUMNS = GRID[1] // MERGE, GRID[2] // MERGE
 TOKENS: Final = ROWS * COLUMNS  # merged tokens per frame
+SIDE: Final = 112  # InternVL's tower takes squares only (transformers 5.19: its position embeddings are interpolated as a square)
+SQUARE_TOKENS: Final = (SIDE // PATCH // MERGE) ** 2
 MEAN: Final = np.array([0.48145466, 0.4578275, 0.40821073], np.float32)
 STD: Final = np.array([0.26862954, 0.26130258, 0.27577711], np.float32)
 
@@ -28,6 +30,12 @@ Frames = npt.NDArray[np.uint8]
 def shrink(picture: Image.Image) -> Frames:
     """uint8 (84, 140, 3): the picture as the image processor resizes it (bicubic)."""
     return np.asarray(picture.convert("RGB").resize((WIDTH, HEIGHT), Image.Resampling.BICUBIC))
+
+
+def squares(frames: Frames) -> npt.NDArray[np.float32]:
+    """uint8 (n, 84, 140, 3) → float32 (n, 3, 112, 112), normalised: the frames as InternVL's processor squeezes them."""
+    resized = [Image.fromarray(frame).resize((SIDE, SIDE), Image.Resampling.BICUBIC) for frame in frames]
+    return ((np.stack(resized).astype(np.float32) / 255 - MEAN) / STD).transpose(0, 3, 1, 2).copy()
 
 
 def arrange(frames: Frames) -> Frames:

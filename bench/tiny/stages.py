@@ -44,7 +44,9 @@ def see_first(
     tokenizer = with_vocabulary_of((folder / "tokenizer.json").read_text(encoding="utf-8"))
     model = architecture.build(family, tokenizer, seed)
     twin = architecture.build(family, tokenizer, seed).bfloat16()
-    return vision.train(model, twin, Pool(cache / "clips", shards), folder / "vision.safetensors", minutes=minutes, seed=seed, clips=clips)
+    out = folder / "vision.safetensors"
+    pool = Pool(cache / "clips", shards)
+    return vision.train(model, twin, pool, out, tokens=family.tokens, minutes=minutes, seed=seed, clips=clips)
 
 
 def export(folder: Path, family: architecture.Family, source: Path, target: Path, card: str) -> None:

@@ -122,7 +122,7 @@ class Trainer:
         self.facts: dict[str, Any] = {"step": 0, "minutes": 0.0, "samples": 0, "tokens": 0, "mix": self.rows.key, "mix_step": 0}
         self._restore()
         self.loss = fast.token_loss(self.model, plan.compiled)
-        self.see = fast.see(self.model, plan.compiled) if plan.family == "qwen2.5-vl" else fast.stock_see(self.model)
+        self.see = fast.see_of(self.model, plan.compiled)
         self.log: dict[str, list[float]] = {}
         self._copy()
 
@@ -140,9 +140,10 @@ class Trainer:
             weights = checkpoint.part(checkpoint.load(self.plan.folder / "fresh.safetensors")[0], "model")
             seen = self.plan.folder / "vision.safetensors"
             if seen.exists():
-                prefix = next(n for n, m in self.masters.named_modules() if m is architecture.vision_tower(self.masters))
-                tower = checkpoint.part(checkpoint.part(checkpoint.load(seen)[0], "model"), "tower")
-                weights.update({f"{prefix}.{key}": value for key, value in tower.items()})
+                trained = checkpoint.part(checkpoint.load(seen)[0], "model")
+                for part, module in architecture.vision_parts(self.masters).items():
+                    prefix = next(n for n, m in self.masters.named_modules() if m is module)
+                    weights.update({f"{prefix}.{key}": value for key, value in checkpoint.part(trained, part).items()})
             self.average = [weights[name].clone() for name, _ in self.named]
         with torch.no_grad():
             for name, p in by_name.items():

@@ -1,4 +1,4 @@
-"""Stage 1: the vision tower alone, with heads for motion, moment and element that are thrown away.
+"""Stage 1: the vision tower (and the projector behind it) alone, with heads for motion, moment and element that are thrown away.
 
 Through the language model alone the tower stays at chance; alone it learns in ten minutes of one core. Knows no words.
 """
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from bench.tiny import checkpoint, fast, patches
-from bench.tiny.architecture import HIDDEN, vision_tower
+from bench.tiny.architecture import HIDDEN, vision_parts
 from bench.tiny.clips import Drawn, Pool
 from bench.tiny.optimizer import Optimizer
 from bench.world import lexicon as lx
@@ -28,17 +28,18 @@ MOMENTS = 3
 
 
 class Heads(nn.Module):
-    """(frames · 15, hidden) merged embeddings of three-frame clips → logits of (motion and moment), motion, element."""
+    """(frames · tokens, hidden) merged embeddings of three-frame clips → logits of (motion and moment), motion, element."""
 
-    def __init__(self) -> None:
+    def __init__(self, tokens: int) -> None:
         super().__init__()
+        self.tokens = tokens
         self.norm = nn.RMSNorm(HIDDEN)
         self.frame = nn.Linear(HIDDEN, len(MOTIONS) * MOMENTS)
         self.motion = nn.Linear(HIDDEN * MOMENTS, len(MOTIONS))
         self.element = nn.Linear(HIDDEN * MOMENTS, len(ELEMENTS))
 
     def forward(self, seen: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        x = self.norm(seen.view(-1, patches.TOKENS, HIDDEN)).mean(1)
+        x = self.norm(seen.view(-1, self.tokens, HIDDEN)).mean(1)
         clip = x.reshape(-1, MOMENTS * HIDDEN)
         return self.frame(x), self.motion(clip), self.element(clip)
 
@@ -64,17 +65,19 @@ def _tensors(clips: Sequence[Drawn], generator: torch.Generator | None) -> tuple
 
 
 def train(
-    fresh: Any, work: Any, pool: Pool, out: Path, *, minutes: float, seed: int = 5, clips: int = 32, lr: float = 1e-3
+    fresh: Any, work: Any, pool: Pool, out: Path, *, tokens: int, minutes: float, seed: int = 5, clips: int = 32, lr: float = 1e-3
 ) -> dict[str, float]:
     """Trains the tower of `fresh` (float32; `work` is its bfloat16 twin) for about `minutes` and saves it; returns held-out accuracy.
+
+    `tokens`: merged embeddings of one frame.
 
     Saves every minute, so a stopped run goes on from its last save.
     """
     torch.manual_seed(seed)
-    masters = nn.ModuleDict({"tower": vision_tower(fresh), "heads": Heads()})
-    twins = nn.ModuleDict({"tower": vision_tower(work), "heads": Heads()}).bfloat16()
+    masters = nn.ModuleDict({**vision_parts(fresh), "heads": Heads(tokens)})
+    twins = nn.ModuleDict({**vision_parts(work), "heads": Heads(tokens)}).bfloat16()
     heads = twins["heads"]
-    looks = fast.see(work)
+    looks = fast.see_of(work)
     optimizer = Optimizer(masters.named_parameters(), lr)
     step, spent = 0, 0.0
     if out.exists():

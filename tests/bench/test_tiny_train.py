@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from bench.tiny import architecture, checkpoint, clips, data, evaluate, stages
-from bench.tiny.train import Plan, averaged, run
+from bench.tiny import architecture, checkpoint, clips, data, evaluate, graft, stages
+from bench.tiny.train import Plan, Trainer, averaged, run
 from models.errors import ModelError
 
 QWEN = architecture.FAMILIES["qwen2.5-vl"]
@@ -60,6 +60,32 @@ def test_a_result_becomes_a_model_folder_that_speaks(ready: Path, tmp_path: Path
     assert result.scores["judge"].total == 2 and "perceiver/motion" in result.scores
     stages.export(ready / "whole", QWEN, ready / "whole" / "joint.safetensors", tmp_path / "m", "card")
     assert architecture.load(tmp_path / "m").num_parameters() == model.num_parameters()
+
+
+def test_another_family_takes_the_trained_language_and_learns_to_see_by_itself(ready: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clips, "SHARD", 330)
+    monkeypatch.setattr(data, "SHARD", 60)
+    family, folder, trained = architecture.FAMILIES["internvl"], ready / "internvl", ready / "whole"
+    graft.graft(trained, folder, family, 1)
+    stages.see_first(folder, family, ready, minutes=1e-4, shards=1, seed=1, clips=4)
+    trainer = Trainer(Plan(folder, ready, "internvl", steps=1, procs=1, tokens=500, parts=2, shards=1, compiled=False, mix=MIX), 0)
+    at = dict(trainer.masters.named_parameters())
+    language = checkpoint.part(checkpoint.load(trained / "joint.safetensors")[0], "average")
+    seen = checkpoint.part(checkpoint.load(folder / "vision.safetensors")[0], "model")
+    for name, value in at.items():
+        inner = name.removeprefix("model.")
+        place = inner.replace("vision_tower.", "tower.").replace("multi_modal_projector.", "projector.")
+        assert torch.equal(value, language[name] if inner.startswith("language_model.") else seen[place]), name
+    trainer.run()
+    assert checkpoint.load(folder / "joint.safetensors")[1]["step"] == 1
+
+
+def test_a_language_of_other_sizes_is_refused(ready: Path, tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_bytes((ready / "whole" / "tokenizer.json").read_bytes())
+    checkpoint.save(tmp_path / "joint.safetensors", {"average.model.language_model.norm.weight": torch.ones(8)}, {})
+    with pytest.raises(ModelError, match="other sizes"):
+        graft.graft(tmp_path, tmp_path / "new", architecture.FAMILIES["internvl"], 1)
+    assert not (tmp_path / "new").exists()
 
 
 def test_missing_and_damaged_states_are_told(tmp_path: Path) -> None:
