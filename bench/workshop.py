@@ -13,11 +13,11 @@ from bench.config import ROLES, Backend, RunConfig
 from bench.episode import World
 from bench.frames import Showing
 from bench.rows import Row
-from bench.settings import Album, Scene
+from bench.settings import SETTINGS, Album, Scene
 from kg.agents import Agents
 from kg.dataset import Dataset, Question
 from kg.frames import NoFrames
-from models.engines import Engine, EngineSpec, Stoppable, make_engine
+from models.engines import Engine, EngineSpec, Stoppable, Workload, make_engine
 from models.environment import server_key
 from models.placement import Placement
 from models.progress import console
@@ -29,6 +29,7 @@ CACHE = Path(".cache")
 OpenEngine = Callable[..., Engine]  # of a Backend and a RunConfig
 
 
+_LONGEST_REPLY = 400  # tokens: the longest that a prompt of ours asks for
 OWN_VLLM = ("vllm", "vllm-offline", "vllm-ray")  # engines of ours that hold the GPUs for as long as they are open
 
 
@@ -38,7 +39,15 @@ def spec_of(backend: Backend, config: RunConfig, media: Path = CACHE, logs: Path
     serving = None
     if kind in OWN_VLLM:
         name = Path(backend.model).expanduser().absolute().name
-        serving = ServeOptions(name, pictures=config.max_frames, media=media.absolute(), extra=split_args(config.vllm_args))
+        serving = ServeOptions(
+            name,
+            pictures=config.max_frames,
+            media=media.absolute(),
+            max_pixels=config.max_pixels,
+            max_tiles=config.max_tiles,
+            own_code=config.trust_local_code,
+            extra=split_args(config.vllm_args),
+        )
     return EngineSpec(
         kind=kind,
         model=backend.model,
@@ -47,12 +56,20 @@ def spec_of(backend: Backend, config: RunConfig, media: Path = CACHE, logs: Path
         slots=config.slots,
         batch=config.batch,
         timeout=config.timeout,
-        where=Placement(gpus=config.gpu, replicas=config.gpu, device=config.served_on),
+        max_pixels=config.max_pixels,
+        where=Placement(gpus=config.gpu, replicas=config.gpu, device=config.served_on, context=config.context),
+        work=Workload(pictures_of(config), max_tokens=_LONGEST_REPLY, pixels=config.max_side**2),
         serving=serving,
         ray=config.ray,
         logs=logs,
         tell=_say,
     )
+
+
+def pictures_of(config: RunConfig) -> int:
+    """Pictures in one call at most: none where no setting of the run shows any."""
+    sighted = (SETTINGS[name] for name in config.settings)
+    return config.max_frames if any(s.needs_query_media or s.needs_node_media or s.needs_offline_captions for s in sighted) else 0
 
 
 def open_engine(backend: Backend, config: RunConfig, media: Path = CACHE, logs: Path = CACHE) -> Engine:

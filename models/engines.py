@@ -28,12 +28,14 @@ class Workload:
         constraints: of ``choices``, ``pattern``, ``probe``, those that decoding will use.
         prompt_chars: the longest prompt's characters (0 where not known), for a first look at the context length.
         max_tokens: the longest reply asked for.
+        pixels: the most pixels of one picture (0 where not known: then the model's own budget counts).
     """
 
     pictures: int = 0
     constraints: frozenset[str] = frozenset()
     prompt_chars: int = 0
     max_tokens: int = 0
+    pixels: int = 0
 
 
 class Engine(Protocol):
@@ -111,6 +113,7 @@ class EngineSpec:
         where: the hardware of an engine of ours (vllm, vllm-offline).
         serving: what is decided about a vLLM of ours; None takes the defaults and the folder's name.
         ray: the Ray cluster of vllm-ray: ``auto``, the head's ``host:port``, or ``local``.
+        work: what the run will ask, for the pre-flight and the context of a vLLM of ours.
         logs: where a server of ours writes.
         tell: takes progress lines while a model is loaded.
     """
@@ -131,6 +134,7 @@ class EngineSpec:
     where: Placement = field(default_factory=Placement)
     serving: ServeOptions | None = None
     ray: str = "auto"
+    work: Workload | None = None
     logs: Path = Path(".cache/servers")
     tell: Callable[[str], None] | None = field(default=None, compare=False, repr=False)
 
@@ -162,7 +166,7 @@ def _vllm(spec: EngineSpec) -> Engine:
     from models.fleet import serve
     from models.locate import locate
 
-    fleet = serve(Path(locate(spec.model)), spec.where, spec.serving, log_folder=spec.logs, tell=spec.tell)
+    fleet = serve(Path(locate(spec.model)), spec.where, spec.serving, log_folder=spec.logs, work=spec.work, tell=spec.tell)
     return fleet.__enter__().engine(slots=spec.slots, timeout=spec.timeout)
 
 
@@ -170,7 +174,7 @@ def _vllm_offline(spec: EngineSpec) -> Engine:
     from models.locate import locate
     from models.vllm_offline import offline
 
-    return offline(Path(locate(spec.model)), spec.where, spec.serving)
+    return offline(Path(locate(spec.model)), spec.where, spec.serving, work=spec.work)
 
 
 def _vllm_ray(spec: EngineSpec) -> Engine:
@@ -178,7 +182,15 @@ def _vllm_ray(spec: EngineSpec) -> Engine:
     from models.ray_fleet import RayFleet
 
     folder = Path(locate(spec.model))
-    fleet = RayFleet(folder, spec.where, spec.serving or ServeOptions(folder.name), address=spec.ray, log_folder=spec.logs, tell=spec.tell)
+    fleet = RayFleet(
+        folder,
+        spec.where,
+        spec.serving or ServeOptions(folder.name),
+        address=spec.ray,
+        log_folder=spec.logs,
+        work=spec.work,
+        tell=spec.tell,
+    )
     return fleet.__enter__().engine(slots=spec.slots, timeout=spec.timeout)
 
 
@@ -208,14 +220,14 @@ def _plan_servers(spec: EngineSpec) -> None:
     from models.fleet import serve
     from models.locate import locate
 
-    serve(Path(locate(spec.model)), spec.where, spec.serving, log_folder=spec.logs)
+    serve(Path(locate(spec.model)), spec.where, spec.serving, log_folder=spec.logs, work=spec.work)
 
 
 def _plan_offline(spec: EngineSpec) -> None:
     from models.locate import locate
     from models.vllm_offline import prepared
 
-    prepared(Path(locate(spec.model)), spec.where, spec.serving)
+    prepared(Path(locate(spec.model)), spec.where, spec.serving, work=spec.work)
 
 
 def _plan_nodes(spec: EngineSpec) -> None:

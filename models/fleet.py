@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from models.managed import ManagedEngine
 
 
+_TEXT = 4096  # tokens of text, where a run cannot say how long its prompts get
+
+
 def find_vllm(given: str | None = None) -> Path:
     """The `vllm` command: the one given, that of $VLLM, the one beside this Python, or the first on PATH. Raises ModelError."""
     wanted = given or os.environ.get("VLLM")
@@ -203,11 +206,14 @@ def prepare(
     log_folder: Path | None = None,
     port: int = 0,
 ) -> tuple[Shape, Plan, list[preflight.Misfit]]:
-    """Shape, plan and misfits of a server that is not started yet.
+    """Shape, plan and misfits of a server that is not started yet. A context that is not given grows to what `work` needs.
 
     Raises ModelError when config.json or the plan is beyond use (naming the weights' faults too).
     """
     shape, weights = read_shape(folder)
+    if where.context is None and work is not None:
+        needed = preflight.tokens_of(folder, shape, options, work) + (0 if work.prompt_chars else _TEXT)
+        where = replace(where, context=max(where.context_of(shape), min(shape.context, -(-needed // 1024) * 1024)))
     context = where.context_of(shape)
     misfits = preflight.check(folder, shape, weights, options, context, work=work, vllm=vllm, log_folder=log_folder, port=port)
     try:

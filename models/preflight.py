@@ -110,10 +110,9 @@ def _pictures(folder: Path, shape: Shape, options: ServeOptions, context: int, w
         found.append(Misfit("calls hold pictures, and the model has no vision tower", "take a vision-language model"))
     if context > shape.context:
         found.append(Misfit(f"--context {context:,} is beyond the model's {shape.context:,}", f"--context {shape.context}"))
-    each = picture_tokens(folder, shape, options)
-    count = work.pictures or 0
+    count, each = work.pictures, picture_tokens(folder, shape, options, work.pixels)
     text = -(-work.prompt_chars // _CHARACTERS_PER_TOKEN)
-    total = count * each + text + work.max_tokens
+    total = tokens_of(folder, shape, options, work)
     if total > context:
         room = max(0, context - text - work.max_tokens) // max(1, count)
         parts = f"{count} pictures of up to {each:,} tokens, about {text:,} of text and {work.max_tokens:,} of reply"
@@ -126,8 +125,16 @@ def _pictures(folder: Path, shape: Shape, options: ServeOptions, context: int, w
     return found
 
 
-def picture_tokens(folder: Path, shape: Shape, options: ServeOptions) -> int:
+def tokens_of(folder: Path, shape: Shape, options: ServeOptions, work: Workload) -> int:
+    """Tokens of the longest call: its pictures, its text (an estimate on the safe side) and its reply."""
+    text = -(-work.prompt_chars // _CHARACTERS_PER_TOKEN)
+    return work.pictures * picture_tokens(folder, shape, options, work.pixels) + text + work.max_tokens
+
+
+def picture_tokens(folder: Path, shape: Shape, options: ServeOptions, shown: int = 0) -> int:
     """The most tokens that one picture can take, from the folder's own processor and the options. 0 without a vision tower.
+
+    `shown`: no picture has more pixels than this (0: not known); InternVL's tiles depend on its shape alone.
 
     Qwen2.5-VL: pixels / 28² (patches of 14, merged 2 × 2), and two marks. InternVL: (tiles + thumbnail) × tokens a tile, and two marks.
     """
@@ -149,7 +156,8 @@ def picture_tokens(folder: Path, shape: Shape, options: ServeOptions) -> int:
     size: dict[str, Any] = held_size if isinstance(held_size, dict) else {}
     pixels = options.max_pixels or settings.get("max_pixels") or size.get("longest_edge") or 12_845_056
     step = int(settings.get("patch_size") or 14) * int(settings.get("merge_size") or 2)
-    return int(pixels) // step**2 + 2
+    most = min(int(pixels), int((shown**0.5 + step) ** 2)) if shown else int(pixels)  # sides are rounded to whole steps
+    return most // step**2 + 2
 
 
 def _side(value: Any, default: int) -> int:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from models import environment
+from models.engines import Workload
 from models.errors import ModelError, UserError
 from models.fleet import serve
 from models.managed import ManagedEngine
@@ -41,11 +42,8 @@ class State:
 class Node:
     """What runs in the actor of one node. Its methods hand out plain values, so that a fault is a sentence and not a traceback."""
 
-    def __init__(
-        self, folder: Path, where: Placement, options: ServeOptions, logs: Path, key: str, vllm: str | None, ready_seconds: float
-    ) -> None:
-        self._how: dict[str, Any] = {"log_folder": logs, "vllm": vllm, "key": key, "ready_seconds": ready_seconds, "tell": self._tell}
-        self._folder, self._where, self._options = folder, where, options
+    def __init__(self, folder: Path, where: Placement, options: ServeOptions, more: dict[str, Any]) -> None:
+        self._folder, self._where, self._options, self._more = folder, where, options, more
         self._fleet: Any = None
         self._words = "planning"
 
@@ -55,7 +53,7 @@ class Node:
     def start(self) -> tuple[tuple[str, ...], str, str]:
         """(addresses, identity, fault): either the first two or the last."""
         try:
-            self._fleet = serve(self._folder, self._where, self._options, **self._how).__enter__()
+            self._fleet = serve(self._folder, self._where, self._options, **self._more, tell=self._tell).__enter__()
             return self._fleet.urls, self._fleet.identity, ""
         except UserError as error:
             return (), "", str(error)
@@ -92,6 +90,7 @@ class RayFleet:
         *,
         address: str = "auto",
         log_folder: Path,
+        work: Workload | None = None,
         vllm: str | None = None,
         ready_seconds: float = 1800.0,
         tell: Tell | None = None,
@@ -100,8 +99,9 @@ class RayFleet:
         self.folder, self.options, self.key = folder.absolute(), replace(options, media=None), secrets.token_urlsafe(24)
         self.urls: tuple[str, ...] = ()
         self.identity = ""
-        self._where, self._address, self._logs, self._vllm = where, address, log_folder.absolute(), vllm
-        self._ready_seconds, self._tell = ready_seconds, tell or (lambda line: None)
+        self._where, self._address, self._logs = where, address, log_folder.absolute()
+        self._more = {"key": self.key, "vllm": vllm, "ready_seconds": ready_seconds, "work": work}
+        self._tell = tell or (lambda line: None)
         self._names: list[str] = []
         self._actors: list[Any] = []
         self._states: list[State] = []
@@ -165,7 +165,7 @@ class RayFleet:
             )
             self._names.append(f"node {i + 1} of {len(fit)} ({node['NodeManagerHostname']})")
             logs = self._logs / f"node-{i}"
-            self._actors.append(placed.remote(self.folder, self._where, options, logs, self.key, self._vllm, self._ready_seconds))
+            self._actors.append(placed.remote(self.folder, self._where, options, {**self._more, "log_folder": logs}))
 
     def _wait(self) -> None:
         """Until every node serves. Raises one ModelError with the faults of all nodes that do not."""
