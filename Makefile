@@ -1,7 +1,7 @@
 # Wraps `python -m <room> …` and nothing else: every variable has a command-line twin (make help).
 .DEFAULT_GOAL := help
 .PHONY: help setup bench test test-vllm report world check lint format lock clean ask serve plan profile train-tiny eval-tiny caption video-bench \
-        models
+        models doctor test-offline
 
 KNOWN := GPU ENGINE MODEL DATA JUDGE ENDPOINT JUDGE_ENDPOINT SETTINGS LIMIT SUITE PROMPTS K ORDER KEYFRAMES RUN SET CONFIG ARGS PYTHON \
          SEED CREATURES CLIPS OUT Q IMAGE IN FROM TO MODELS TARGET VOLUME KEY GLIBC SHELL MAKEFLAGS
@@ -46,6 +46,8 @@ help:
 	@echo "make ask Q=… IMAGE=…    a question about a picture over your own collections (docs/pipeline.md; no chat model is embedded for it yet)"
 	@echo "make serve|plan     vLLM on this machine's GPUs: MODEL= GPU=      make profile     latency of its agent rounds"
 	@echo "make models         the model cards, GPUs needed, what lies here (IN=folder) and how to fetch the rest on a connected machine"
+	@echo "make doctor         what works on this machine and what does not, each line with its remedy: MODEL= JUDGE= DATA= GPU="
+	@echo "make test-offline   everything with loopback only, watched: proof that nothing leaves (ARGS='--parts bench,video')"
 	@echo "make bundle OUT=…       everything for a machine without a network: MODELS= DATA= TARGET= PYTHON=3.11 VOLUME=4G KEY= (docs/airgapped.md)"
 	@echo "make unbundle FROM=…    there: check, copy, install, into TO= (KEY=)      make verify FROM=…   check only"
 	@echo "make test-vllm      real vllm serve (its CPU build, in a venv of its own) with tiny models"
@@ -120,6 +122,14 @@ unbundle:
 
 verify:
 	@$(PYTHON) -m bench.sealed.unpacker --verify $(call flag,FROM,--from) $(call flag,TO,--to) $(call flag,KEY,--key) $(ARGS)
+
+# the doctor comes before the environment too: what is missing is what it tells
+doctor:
+	@$(if $(wildcard $(PY)),$(PY),$(PYTHON)) -m bench doctor $(call flag,MODEL,--model) $(call flag,JUDGE,--judge) $(call flag,DATA,--data) \
+	  $(call flag,GPU,--gpu) $(ARGS)
+
+test-offline: $(READY)
+	@$(PY) -m bench test-offline $(ARGS)
 
 test: $(READY)
 	@scripts/offline.sh $(PY) -m pytest $(ARGS)

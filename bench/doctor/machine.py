@@ -12,7 +12,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 
 from bench.doctor.ask import ROOT
@@ -159,7 +158,7 @@ def language(asked: Asked) -> Iterator[Line]:
 def clock(asked: Asked) -> Iterator[Line]:
     now = time.time()
     newest = max((path.stat().st_mtime for path in (ROOT / "bench").glob("*.py")), default=0.0)
-    said = datetime.fromtimestamp(now, UTC).isoformat(sep=" ", timespec="seconds")
+    said = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(now))
     if now < newest - 86_400:
         behind = (newest - now) / 86_400
         yield fail(

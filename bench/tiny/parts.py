@@ -111,6 +111,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="only measure and write what tests/bench/test_embedded.py holds the checkpoint to")  # fmt: skip
 
 
+def check(arguments: argparse.Namespace) -> None:
+    """Raises ConfigError for options that do not fit and files that cannot be written, before a model is loaded."""
+    worlds_of(arguments)
+    if arguments.n < 1:
+        raise ConfigError(f"--n {arguments.n}", remedy="measure at least one sample")
+    if arguments.svg is not None and "calibration" not in arguments.parts:
+        raise ConfigError("--svg draws the calibration", remedy="add --calibration or --all")
+    for path in filter(None, (arguments.json, arguments.svg, arguments.out, arguments.expected)):
+        writable(path)
+
+
 def worlds_of(arguments: argparse.Namespace) -> endtoend.Worlds:
     """The worlds that the options ask for. Raises ConfigError."""
     try:
@@ -128,10 +139,6 @@ def run(arguments: argparse.Namespace, speaker: Speaker, folder: Path | None, ta
     """
     wanted = [name for name in PARTS if name in (arguments.parts or ["skills"])]
     worlds = worlds_of(arguments)
-    if arguments.svg is not None and "calibration" not in wanted:
-        raise ConfigError("--svg draws the calibration", remedy="add --calibration or --all")
-    for path in filter(None, (arguments.json, arguments.svg, arguments.out, arguments.expected)):
-        writable(path)
     with _folder(arguments.work) as work:
         where = folder or _exported(speaker, work / "model")
         if arguments.expected is not None:
