@@ -28,7 +28,7 @@ BENCH_FLAGS = $(call flag,CONFIG,--config) $(call flag,DATA,--data) $(call flag,
   $(call flag,ENDPOINT,--endpoint) $(call flag,JUDGE,--judge) $(call flag,JUDGE_ENDPOINT,--judge-endpoint) $(call flag,SETTINGS,--settings) \
   $(call flag,LIMIT,--limit) $(call flag,PROMPTS,--prompts) $(call flag,K,--k) $(call flag,ORDER,--order) $(call flag,KEYFRAMES,--keyframes) \
   $(call flag,SEED,--seed) $(call flag,SET,--set) $(ARGS)
-SUITES := ablations
+SUITES := ablations evqa mmsafety
 ifneq ($(SUITE),)
 ifeq ($(filter $(SUITE),mh $(SUITES)),)
 $(error unknown SUITE=$(SUITE): mh (default), $(SUITES))

@@ -29,6 +29,7 @@ class Record:
         are the walks in words. captions: entity number → what a model wrote about its clip.
         calls, reused, rounds, seconds, wall: cost. `seconds` sums the calls' own times, `wall` is what this process waited.
         dropped, unclear: names off the list, replies not understood. limits: the limits that were hit.
+        facts: what a suite of bench/suites notes beside, as JSON holds it.
     """
 
     row: str
@@ -58,6 +59,7 @@ class Record:
     dropped: int = 0
     unclear: int = 0
     limits: tuple[str, ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def key(self) -> str:

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol
 
 from bench.folder import RunFolder, slug
 from bench.metrics import exact
@@ -26,6 +26,23 @@ from models.journal import Journal
 from models.progress import progress
 
 
+class Asking(Protocol):
+    """Whoever words a judge's calls; kg's agents do."""
+
+    def judge_answer(self, question: str, gold: str, predicted: str) -> Call[Verdict]: ...
+    def judge_caption(self, gold: str, generated: str) -> Call[Verdict]: ...
+
+
+def same_words(record: Record) -> bool:
+    """The rule of the exact judge of the knowledge-graph benchmark."""
+    return exact(record.gold_answer, record.answer, record.root)
+
+
+def unsettled(record: Record) -> bool | None:
+    """No verdict stands before the judge is asked."""
+    return None
+
+
 @dataclass(frozen=True)
 class Judge:
     """Who judges.
@@ -33,14 +50,17 @@ class Judge:
     Attributes:
         label: for people. digest: of the model and its prompts; names the score file. itself: whether it is the judged model.
         engine, agents: None for `exact`; the engine is opened when something is left to judge.
+        exactly: the verdict of `exact`. settled: a verdict that needs no judge (an exact match, a refusal), else None.
     """
 
     label: str
     digest: str
     itself: bool = False
     engine: Callable[[], Engine] | None = None
-    agents: Agents | None = None
+    agents: Asking | None = None
     similarity: bool = True
+    exactly: Callable[[Record], bool] = same_words
+    settled: Callable[[Record], bool | None] = unsettled
 
     @property
     def hash8(self) -> str:
@@ -65,7 +85,7 @@ def judge_run(folder: RunFolder, records: Mapping[str, Record], judge: Judge, gr
     """Judges what this judge has not judged yet, writes the judge's score file, and returns all its scores."""
     known = _still_valid(folder, records, judge)
     todo = [record for key, record in records.items() if key not in known]
-    made = known | (_exactly(todo) if judge.engine is None else _by_model(todo, judge, graph, journal))
+    made = known | (_exactly(todo, judge) if judge.engine is None else _by_model(todo, judge, graph, journal))
     scores = {key: made[key] for key in records if key in made}
     if todo or folder.scores(judge.hash8) is None:
         body = {
@@ -84,14 +104,17 @@ def _still_valid(folder: RunFolder, records: Mapping[str, Record], judge: Judge)
     return {k: s for k, s in before["scores"].items() if k in records and s.answer_digest == records[k].answer_digest}
 
 
-def _exactly(records: Sequence[Record]) -> dict[str, Score]:
-    return {r.key: _unasked(r) or Score(r.key, r.answer_digest, exact(r.gold_answer, r.answer, r.root)) for r in records}
+def _exactly(records: Sequence[Record], judge: Judge) -> dict[str, Score]:
+    return {r.key: _unasked(r, judge) or Score(r.key, r.answer_digest, judge.exactly(r)) for r in records}
 
 
-def _unasked(record: Record) -> Score | None:
+def _unasked(record: Record, judge: Judge) -> Score | None:
     """The score of a record for which no judge needs to be asked."""
     if not record.ok:
         return Score(record.key, record.answer_digest, None, f"no answer: {record.stage} {record.reason}".strip())
+    settled = judge.settled(record)
+    if settled is not None:
+        return Score(record.key, record.answer_digest, settled)
     if not record.answer.strip():
         return Score(record.key, record.answer_digest, False, "the answer is empty")
     return None
@@ -102,7 +125,7 @@ def _by_model(records: Sequence[Record], judge: Judge, graph: Graph | None, jour
     scores: dict[str, Score] = {}
     asked: dict[str, Record] = {}
     for record in records:
-        score = _unasked(record)
+        score = _unasked(record, judge)
         if score is not None:
             scores[record.key] = score
         else:

@@ -21,4 +21,7 @@ class Suite(NamedTuple):
         return importlib.import_module(self.module)
 
 
-SUITES: Mapping[str, Suite] = {}
+SUITES: Mapping[str, Suite] = {
+    "evqa": Suite("Encyclopedic-VQA's single-hop questions through the CUE-M flow", "bench.suites.evqa"),
+    "mmsafety": Suite("MM-SafetyBench, jailbreaks in retrieval, and harmless questions", "bench.suites.mmsafety"),
+}
