@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     models = tuple(name for name in (*args.model, *args.judge) if name != "exact")
     asked = Asked(models, tuple(args.data), tuple(args.collection), args.gpu, args.context)
     results = []
-    for result in examine([known[name] for name in names] or CHECKS, asked):
+    for result in examine([check for check in CHECKS if not names or check.name in names], asked):
         results.append(result)
         if not args.json:
             _print(result, results[-2].check.group if len(results) > 1 else "")

@@ -71,9 +71,11 @@ def locks(installed: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def locked(asked: Asked) -> Iterator[Line]:
-    installed = {_name(row.name): row.version for row in metadata.distributions() if row.name}
+    installed = {_name(row.metadata["Name"]): row.version for row in metadata.distributions() if row.metadata["Name"]}
     chosen = locks(installed)
-    setup = f"make setup{' GPU=1' if chosen == ('vllm.txt',) else ''} (remove {Path(sys.prefix).name}/.ready first), or make unbundle again"
+    setup = "make setup" + (" GPU=1" if chosen == ("vllm.txt",) else "") + ", or make unbundle on a sealed machine"
+    if sys.prefix != sys.base_prefix:
+        setup = f"remove {Path(sys.prefix).name}/.ready, then {setup}"
     wanted: dict[str, str] = {}
     for lock in chosen:
         try:
