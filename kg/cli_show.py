@@ -1,9 +1,13 @@
-"""`python -m kg show DATA NAME [--owner ROOT]`: an entity, what it leads to, and what is like-named elsewhere."""
+"""`python -m kg show DATA NAME [--owner ROOT]`: an entity, what it leads to, and what is like-named elsewhere.
+
+Data with errors is shown as far as it can be read; that something is left out is said.
+"""
 
 from __future__ import annotations
 
 import argparse
 import difflib
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +29,14 @@ def run(args: argparse.Namespace) -> int:
     dataset = load(args.data, strict=False)
     graph = dataset.graph
     assert isinstance(graph, ArrayGraph)
+    errors = [finding for finding in dataset.findings if finding.level == "error"]
+    if errors:
+        left_out = f"{len(errors)} errors in the data, and what they touch is left out, first: {errors[0]}"
+        print(f"note: {args.data}: {left_out} — python -m kg check {args.data} lists them all", file=sys.stderr)
     if args.name is None:
+        if not graph.roots:
+            remedy = f"python -m kg check {args.data} says what is missing"
+            raise DataError(f"no {dataset.card.root_kind} at which a search could start", where=str(args.data), remedy=remedy)
         print("\n".join(graph.name(i) for i in graph.roots))
         return 0
     found = _all(graph, args.name, args.owner)
