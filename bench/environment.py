@@ -5,6 +5,7 @@ Try: python -c "from bench.environment import environment; print(environment())"
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import subprocess
@@ -22,7 +23,7 @@ def environment() -> dict[str, object]:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "packages": _versions(),
-        "commit": _output("git", "-C", str(Path(__file__).parent), "rev-parse", "--short=12", "HEAD"),
+        "commit": _output("git", "-C", str(Path(__file__).parent), "rev-parse", "--short=12", "HEAD") or _carried(),
         "changed files": _changed(),
         "processor": _processor(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
@@ -47,6 +48,15 @@ def _output(*command: str) -> str:
     except (OSError, subprocess.SubprocessError):
         return ""
     return done.stdout.strip()
+
+
+def _carried() -> str:
+    """The commit of a tree that was unpacked from a bundle, which has no git; empty elsewhere."""
+    try:
+        held = json.loads((Path(__file__).parents[1] / "carried/manifest.json").read_bytes())
+        return str(held["project"]["commit"])[:12]
+    except (OSError, ValueError, KeyError):
+        return ""
 
 
 def _changed() -> int | None:

@@ -78,8 +78,7 @@ def from_wheelhouse(folder: Path, extra: str, wheels: Path) -> None:
         locks = ["torch.txt", "torch-cuda-runtime.txt", "cpu.txt"]
     try:
         run([sys.executable, "-m", "venv", "--without-pip", str(folder)], env)
-        for lock in ("pip.txt", *locks):
-            run([*command, "-r", str(LOCKS / lock)], env)
+        run([*command, *(word for lock in ("pip.txt", *locks) for word in ("-r", str(LOCKS / lock)))], env)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise

@@ -164,6 +164,7 @@ def _mine(out: Path) -> Iterator[None]:
     try:
         out.mkdir(parents=True, exist_ok=True)
         there = [one.name for one in out.iterdir() if not LITTER.fullmatch(one.name)]
+        known = (out / JOURNAL).exists() or (out / "manifest.json").exists()
         (out / JOURNAL).touch()
     except FileExistsError:
         raise ConfigError(f"OUT={out} is a file", remedy="give a folder") from None
@@ -171,7 +172,7 @@ def _mine(out: Path) -> Iterator[None]:
         if error.errno in (errno.EROFS, errno.EACCES):
             raise ConfigError(f"OUT={out} cannot be written: {error.strerror}", remedy="is the medium write-protected?") from None
         raise
-    if there and JOURNAL not in there and "manifest.json" not in there:
+    if there and not known:
         (out / JOURNAL).unlink()
         raise ConfigError(f"OUT={out} is not empty ({sorted(there)[0]} …) and no bundle", remedy=f"give a folder of its own: {out}/bundle")
     handle = os.open(out, os.O_RDONLY)

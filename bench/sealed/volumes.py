@@ -150,7 +150,7 @@ class Volumes:
         return stored.sha256
 
     def _write_large(self, source: Path, size: int, seen: tuple[str, int, int, int]) -> Stored:
-        name = re.sub(r"[^A-Za-z0-9._-]+", "_", source.name)[-80:]
+        name = re.sub(r"[^A-Za-z0-9._-]+", "_", source.name)[-150:]
         halves, offset = list[tuple[str, Path, int]](), 0
         digest = hashlib.sha256()
         while offset < size:

@@ -56,14 +56,22 @@ def read_bundle(places: Sequence[Path], key: str = "") -> Bundle:
     home = next((place for place in places if (place / "manifest.json").is_file()), None)
     if home is None:
         raise Refused(f"no bundle at {', '.join(map(str, places))}: there is no manifest.json — give the folder that `make bundle` wrote")
-    raw = (home / "manifest.json").read_bytes()
+    raw = _plain(home / "manifest.json")
     digest = hashlib.sha256(raw).hexdigest()
-    stated = (home / "manifest.sha256").read_bytes()[:64].decode("ascii", "replace") if (home / "manifest.sha256").is_file() else "missing"
-    if stated != digest:
-        raise Refused(f"manifest.json is damaged: its sha256 is {digest}, manifest.sha256 says {stated!r} — copy both again from the maker")
+    stated = _plain(home / "manifest.sha256").decode("ascii", "replace")
+    if stated != f"{digest}  manifest.json\n":
+        what = f"manifest.json or manifest.sha256 is damaged: the sha256 is {digest}, {stated[:80]!r} was written"
+        raise Refused(f"{what} — copy both again from the maker")
     held = parse(raw)
     _check_signature(home, raw, held, key)
     return _bundle((home, *(place for place in places if place != home)), held, digest)
+
+
+def _plain(path: Path) -> bytes:
+    """A small file that is no link. Raises Refused."""
+    if path.is_symlink() or not path.is_file():
+        raise Refused(f"{path.name} is missing, or is a link — copy it again from the maker")
+    return path.read_bytes()
 
 
 def read_unpacked(folder: Path) -> Bundle:
@@ -167,9 +175,9 @@ def _check_signature(home: Path, raw: bytes, held: dict[str, Any], key: str) -> 
         return
     path = home / "manifest.sig"
     try:
-        signature = bytes.fromhex(path.read_text(encoding="ascii").strip())
-        fits = signature_fits(bytes.fromhex(signer), raw, signature)
-    except (OSError, ValueError):
+        text = _plain(path).decode("ascii")
+        fits = bool(re.fullmatch("[0-9a-f]{128}\n", text)) and signature_fits(bytes.fromhex(signer), raw, bytes.fromhex(text))
+    except ValueError:
         fits = False
     if not fits:
         raise Refused(

@@ -5,6 +5,7 @@ Killed at any moment it leaves either nothing or a whole tree under the target's
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import fcntl
 import hashlib
@@ -58,13 +59,24 @@ def unpack(bundle: Bundle, to: Path, copier: Copier, install: bool) -> None:
         record.write_bytes((bundle.places[0] / "manifest.json").read_bytes())
         if digest_of(record) != bundle.sha256:
             raise Refused("manifest.json changed while the bundle was read")
-        os.sync()  # names become durable only after what they name
+        settle(staging)
         try:
             staging.rename(to)
         except OSError as error:
             if error.errno in (errno.EXDEV, errno.EBUSY):
                 raise Refused(f"{to} is a mount point: give a folder inside it") from None
             raise
+
+
+def settle(folder: Path) -> None:
+    """What was written there is on its disk when this returns: the name must not become durable before what it names."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        ctypes.CDLL(None).syncfs(handle)  # one file system; os.sync() would wait for every disk of the machine
+    except (OSError, AttributeError):
+        os.sync()
+    finally:
+        os.close(handle)
 
 
 @contextmanager

@@ -1,0 +1,211 @@
+"""What may go into a bundle: licences, model folders, data sets, links, names, and the pins of the real locks."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench.sealed import sources, wheels
+from bench.sealed.cli import gather
+from bench.sealed.items import Component
+from bench.sealed.licences import gate, of_folder, of_wheel, parse_accepted
+from bench.sealed.pack import Contents
+from bench.sealed.sbom import sbom
+from models.errors import ConfigError, DataError, ModelError
+
+ROOT = Path(__file__).parents[3]
+TINY = ROOT / "models/tiny-qwen2.5-vl"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "licence"),
+    [
+        ("LICENSE", "Apache License\n   Version 2.0, January 2004\n", "Apache-2.0"),
+        ("LICENCE.txt", "MIT License\n\nCopyright", "MIT"),
+        ("LICENSE", "Qwen RESEARCH LICENSE AGREEMENT\n", "Qwen Research License"),
+        ("LICENSE", "Our own terms\nmore", "Our own terms"),
+        ("README.md", "---\nlicense: apache-2.0\n---\n# A model", "apache-2.0"),
+        ("README.md", "---\nlicense: other\nlicense_name: qwen\n---\n", "qwen"),
+        ("README.md", "SmolLM2-135M-Instruct, Apache-2.0\nfrom a package\n", "Apache-2.0"),
+        ("README.md", "# A model\nlicense: none is stated in the front matter\n", ""),
+        ("world.json", "{}", "Apache-2.0"),
+        ("weights.txt", "MIT License", ""),
+        ("LICENSE", "   \n", ""),
+    ],
+)
+def test_licences_of_folders(tmp_path: Path, name: str, text: str, licence: str) -> None:
+    (tmp_path / name).write_text(text)
+    assert of_folder(tmp_path)[0] == licence
+
+
+def test_a_published_model_without_a_licence_file_has_its_cards(tmp_path: Path) -> None:
+    (tmp_path / "Qwen2.5-VL-7B-Instruct").mkdir()
+    licence, where = of_folder(tmp_path / "Qwen2.5-VL-7B-Instruct")
+    assert licence and "cards.toml" in where
+
+
+def test_the_gate_names_all_that_have_none_and_records_what_is_accepted() -> None:
+    bare = [Component("model", "m", "", "", "", ""), Component("data", "d", "", "", "", ""), Component("package", "p", "1", "", "", "")]
+    with pytest.raises(ConfigError, match=r"m, d.*--accept-licence"):
+        gate(bare, {})
+    with pytest.raises(ConfigError, match="names other"):
+        gate(bare, {"other": "MIT"})
+    kept = gate(bare, parse_accepted(["m=ours, by letter", "d=CC0"]))
+    assert [one.licence for one in kept] == ["ours, by letter", "CC0", ""] and "accepted" in kept[0].licence_from
+    for wrong in ("m", "=x", "m="):
+        with pytest.raises(ConfigError, match="NAME=TEXT"):
+            parse_accepted([wrong])
+
+
+def test_a_real_model_folder(tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(TINY, tmp_path / "tiny"))
+    (folder / "pytorch_model.bin").write_bytes(b"\x80never")
+    (folder / ".cache").mkdir()
+    (folder / ".cache/x").write_text("x")
+    items, (one,) = sources.models(f"{folder}:judge={folder}")
+    names = {item.path for item in items}
+    assert "carried/models/tiny/model.safetensors" in names and not [name for name in names if ".bin" in name or ".cache" in name]
+    assert one.use == "answers questions; judges answers" and one.licence == "apache-2.0" and len(one.facts["digest"]) == 64
+
+
+@pytest.mark.parametrize("fault", ["no such folder", "unknown role", "cut weights", "no template", "pickles only"])
+def test_model_folders_that_are_refused(tmp_path: Path, fault: str) -> None:
+    folder = Path(shutil.copytree(TINY, tmp_path / "tiny"))
+    given = f"unicorn={folder}" if fault == "unknown role" else str(folder)
+    weights = folder / "model.safetensors"
+    if fault == "no such folder":
+        given = str(tmp_path / "absent")
+    elif fault == "cut weights":
+        weights.write_bytes(weights.read_bytes()[:-100])
+    elif fault == "no template":
+        (folder / "chat_template.jinja").unlink()
+    elif fault == "pickles only":
+        weights.rename(folder / "pytorch_model.bin")
+    with pytest.raises((ModelError, ConfigError)):
+        sources.models(given)
+
+
+def test_a_hubs_cache_is_carried_under_the_models_name(tmp_path: Path) -> None:
+    blobs, revision = tmp_path / "models--Q--Tiny/blobs", tmp_path / "models--Q--Tiny/snapshots/abc123"
+    blobs.mkdir(parents=True)
+    revision.mkdir(parents=True)
+    for number, one in enumerate(sorted(TINY.iterdir())):
+        shutil.copy(one, blobs / str(number))
+        (revision / one.name).symlink_to(f"../../blobs/{number}")
+    items, (one,) = sources.models(str(revision))
+    assert one.name == "Tiny" and {item.path for item in items} >= {"carried/models/Tiny/config.json"}
+    assert all(isinstance(item.source, Path) and not item.source.is_symlink() for item in items)
+
+
+@pytest.mark.parametrize("kind", ["outside", "nothing", "folder", "loop", "pipe"])
+def test_links_that_are_not_carried(tmp_path: Path, kind: str) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (tmp_path / "secret").write_text("secret")
+    if kind == "pipe":
+        os.mkfifo(folder / "odd")
+    else:
+        target = {"outside": "../secret", "nothing": "absent", "folder": str(tmp_path), "loop": "odd"}[kind]
+        (folder / "odd").symlink_to(target)
+    with pytest.raises(DataError, match="odd is"):
+        sources.files(folder, "carried/data/data", "data:data")
+
+
+def test_a_link_inside_is_carried_as_its_file(tmp_path: Path) -> None:
+    (tmp_path / "real").write_text("x")
+    (tmp_path / "link").symlink_to("real")
+    assert len(sources.files(tmp_path, "p", "c")) == 2
+
+
+def test_names_that_cannot_be_carried(tmp_path: Path) -> None:
+    (tmp_path / "a\\b").write_text("x")
+    with pytest.raises(DataError, match="rename"):
+        sources.files(tmp_path, "p", "c")
+    (tmp_path / "a\\b").unlink()
+    os.close(os.open(os.fsencode(tmp_path) + b"/\xff", os.O_CREAT))
+    with pytest.raises(DataError, match="rename"):
+        sources.files(tmp_path, "p", "c")
+
+
+def test_data_is_linted_first(tmp_path: Path) -> None:
+    with pytest.raises(DataError):
+        sources.data(str(tmp_path / "absent"))
+    with pytest.raises(DataError):
+        sources.data(str(tmp_path))
+    (tmp_path / "notes.txt").write_text("x")
+    items, one = sources.data(f"files={tmp_path}")
+    assert [item.path for item in items] == [f"carried/data/{tmp_path.name}/notes.txt"] and one.kind == "files"
+    with pytest.raises(ConfigError, match="files=PATH"):
+        sources.data(f"other={tmp_path}")
+
+
+@pytest.mark.parametrize("python", ["3.11", "3.12", "3.13"])
+def test_the_locks_by_marker(python: str) -> None:
+    pins = {pin.name: pin.version for pin in wheels.read_lock((ROOT / "locks/cpu.txt").read_text(), python)}
+    assert "colorama" not in pins and "httpx2-jsfetch" not in pins, "Windows and the browser are no targets"
+    text = (ROOT / "locks/cpu.txt").read_text()
+    assert f"numpy=={pins['numpy']} ; python_full_version {'<' if python == '3.11' else '>='} '3.12'" in text
+
+
+def test_a_lock_that_is_not_pinned() -> None:
+    for text in ("numpy>=2 \\\n    --hash=sha256:" + "0" * 64, "numpy==2", "-e ."):
+        with pytest.raises(ConfigError, match="not pinned"):
+            wheels.read_lock(text, "3.11")
+
+
+def test_platforms_and_c_libraries() -> None:
+    tags = wheels.platforms("2.28")
+    assert tags.index("manylinux2014_x86_64") < tags.index("manylinux_2_28_x86_64") and "manylinux_2_31_x86_64" not in tags
+    for name, minor in (
+        ("a-1-cp311-cp311-manylinux_2_27_x86_64.manylinux_2_28_x86_64.whl", 27),
+        ("a-1-cp311-abi3-manylinux2014_x86_64.manylinux_2_17_x86_64.whl", 17),
+        ("a-1-py3-none-any.whl", 0),
+    ):
+        assert wheels.glibc_of(Path(name)) == minor
+    assert wheels.cuda_of([wheels.Pin("nvidia-cuda-runtime", "13.0.96", frozenset("0"))]) == ("13.0.96", "580.65.06")
+
+
+def test_a_target_that_is_not_locked_for_this_python(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"cuda is locked for Python 3\.11"):
+        wheels.fetch({}, "cuda", "3.12", "2.28", tmp_path)
+
+
+def test_licences_of_wheels_and_the_bill_of_materials(contents: Contents, made: tuple[Path, Contents]) -> None:
+    wheel = next(item.source for item in contents.items if item.path.endswith("heron-1.0-py3-none-any.whl"))
+    assert isinstance(wheel, Path) and of_wheel(wheel) == ("MIT", "License")
+    held = json.loads((made[0] / "sbom.cdx.json").read_bytes())
+    assert held["bomFormat"] == "CycloneDX" and held["specVersion"] == "1.6"
+    by_name = {one["name"]: one for one in held["components"]}
+    assert by_name["heron"]["type"] == "machine-learning-model" and by_name["heron"]["licenses"] == [{"license": {"name": "MIT"}}]
+    assert by_name["torch"]["purl"] == "pkg:pypi/torch@9.0%2Bcpu"
+    assert all(one["hashes"][0]["alg"] == "SHA-256" for one in held["components"])
+    assert sbom(contents.root, contents.components, {}, "x") == sbom(contents.root, contents.components[::-1], {}, "x")
+
+
+def test_the_command_refuses_before_it_fetches(tmp_path: Path) -> None:
+    """A clone of this very commit; a data set without a licence is told before pip is asked for anything."""
+    data = tmp_path / "rivers"
+    data.mkdir()
+    (data / "x.txt").write_text("x")
+    if subprocess.run(["git", "-C", str(ROOT), "rev-parse", "HEAD"], capture_output=True).returncode:
+        pytest.skip("not a git clone")
+    command = [sys.executable, "-m", "bench", "bundle", "--out", str(tmp_path / "out"), "--wheels", str(tmp_path / "w")]
+    done = subprocess.run([*command, "--data", f"files={data}"], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 2 and "no licence is stated in rivers" in done.stderr and "Traceback" not in done.stderr
+    assert not (tmp_path / "w").exists() and not (tmp_path / "out").exists()
+    done = subprocess.run([*command, "--volume", "tiny"], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 2 and "volume size" in done.stderr
+
+
+def test_no_git_clone(tmp_path: Path) -> None:
+    import argparse
+
+    given = argparse.Namespace(accept_licence=[], models="", data="")
+    with pytest.raises(ConfigError, match="git"):
+        gather(given, tmp_path)

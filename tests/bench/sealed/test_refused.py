@@ -1,0 +1,212 @@
+"""What is wrong with a manifest, a machine, a target or a medium: one clear message, exit code 2, nothing half-installed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bench.sealed.pack import Contents, write
+from bench.sealed.unpacker import machine
+from bench.sealed.unpacker.errors import Refused
+from bench.sealed.unpacker.manifest import check_name, parse
+from models.errors import ConfigError
+
+
+def rewrite(bundle: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """A manifest changed by someone who knows to renew its digest."""
+    held = json.loads((bundle / "manifest.json").read_bytes())
+    change(held)
+    raw = json.dumps(held).encode()
+    (bundle / "manifest.json").write_bytes(raw)
+    (bundle / "manifest.sha256").write_text(f"{hashlib.sha256(raw).hexdigest()}  manifest.json\n")
+
+
+def _path(name: str) -> Callable[[dict[str, Any]], None]:
+    return lambda held: held["files"][0].update(path=name)
+
+
+def _medium(name: str) -> Callable[[dict[str, Any]], None]:
+    def change(held: dict[str, Any]) -> None:
+        held["media"][name] = 4
+        next(iter(held["objects"].values())).update(size=4, parts=[[name, 0, 4]])
+
+    return change
+
+
+def _target(**fields: object) -> Callable[[dict[str, Any]], None]:
+    return lambda held: held["target"].update(fields)
+
+
+CHANGES: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
+    "newer version": (lambda held: held.update(version=2), "reads version 1 of the format, the bundle has 2"),
+    "no version": (lambda held: held.pop("version"), "make the bundle again"),
+    "another format": (lambda held: held.update(format="zip"), "not in order"),
+    "path above": (_path("../evil"), "leaves its folder"),
+    "path from the root": (_path("/etc/passwd"), "leaves its folder"),
+    "path in the middle": (_path("carried/../../evil"), "leaves its folder"),
+    "path with a backslash": (_path("carried\\evil"), "leaves its folder"),
+    "path with a newline": (_path("carried/a\nb"), "leaves its folder"),
+    "empty path": (_path(""), "leaves its folder"),
+    "file and folder": (_path("carried"), "is a file and a folder"),
+    "listed twice": (_path("scripts/install.py"), "listed twice"),
+    "medium above": (_medium("../../etc/hostname"), "leaves its folder"),
+    "medium from the root": (_medium("/etc/hostname"), "leaves its folder"),
+    "negative size": (lambda held: held["media"].update({next(iter(held["media"])): -1}), "no count of bytes"),
+    "no objects": (lambda held: held.update(objects=[]), "not in order"),
+    "environment elsewhere": (lambda held: held["environments"][0].update(folder="../venv"), "environment"),
+    "unknown extra": (lambda held: held["environments"][0].update(extra="rm -rf"), "environment"),
+    "another Python": (_target(python="3.99"), "the wheels are for CPython 3.99"),
+    "another platform": (_target(machine="sparc64"), "the bundle is for Linux sparc64"),
+    "newer glibc": (_target(glibc="9.9"), "the wheels need 9.9 or newer"),
+    "another CPU": (_target(cpu=["avx4096"]), "it lacks avx4096"),
+    "no driver": (_target(driver="9999.1", cuda="99.0"), "CUDA 99.0 needs 9999.1 or newer"),
+    "too large": (_target(install_bytes=10**18), "GB are needed"),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_changed_manifest_or_another_machine(bundle: Path, unbundle: Any, tmp_path: Path, name: str) -> None:
+    change, said = CHANGES[name]
+    rewrite(bundle, change)
+    done = unbundle(bundle, "--to", "there")
+    assert done.returncode == 2 and said in done.stderr and done.stderr.startswith("error: ")
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["bundle", "home"], "something was written"
+
+
+def test_all_misfits_are_told_at_once(bundle: Path, unbundle: Any) -> None:
+    rewrite(bundle, _target(python="3.99", glibc="9.9", cpu=["avx4096"], driver="9999.1", cuda="99.0", install_bytes=10**18))
+    said = unbundle(bundle, "--to", "there").stderr
+    assert [line.split(":")[0].strip() for line in said.splitlines()[1:]] == ["Python", "C library", "CPU", "NVIDIA driver", "disk"]
+    assert all(" — " in line for line in said.splitlines()[1:]), "a misfit without its remedy"
+
+
+def test_copied_only_it_may_be_another_machine(bundle: Path, unbundle: Any) -> None:
+    rewrite(bundle, _target(python="3.99"))
+    assert unbundle(bundle, "--to", "there", "--no-install").returncode == 0
+
+
+def test_two_bundles_are_not_unpacked_over_one_another(bundle: Path, unbundle: Any, tmp_path: Path) -> None:
+    unbundle(bundle, "--to", "there", "--no-install", check=True)
+    rewrite(bundle, lambda held: held.update(made="another day"))
+    before = (tmp_path / "there/carried/manifest.json").read_bytes()
+    done = unbundle(bundle, "--to", "there", "--no-install")
+    assert done.returncode == 2 and "holds another bundle" in done.stderr and "TO=" in done.stderr
+    assert (tmp_path / "there/carried/manifest.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("kind", ["full folder", "file", "link", "read-only parent"])
+def test_targets_that_cannot_be(bundle: Path, unbundle: Any, tmp_path: Path, kind: str) -> None:
+    there = tmp_path / "there"
+    if kind == "full folder":
+        there.mkdir()
+        (there / "mine").write_text("mine")
+    elif kind == "file":
+        there.write_text("mine")
+    elif kind == "link":
+        (tmp_path / "elsewhere").mkdir()
+        there.symlink_to(tmp_path / "elsewhere")
+    else:
+        (tmp_path / "shut").mkdir(mode=0o500)
+        there = tmp_path / "shut/there"
+        if os.access(tmp_path / "shut", os.W_OK):
+            pytest.skip("this user may write everywhere")
+    done = unbundle(bundle, "--to", str(there), "--no-install")
+    assert done.returncode == 2 and len(done.stderr.strip().splitlines()) == 1 and str(there)[:-6] in done.stderr
+    assert not (tmp_path / "elsewhere/carried").exists()
+
+
+def test_an_empty_folder_is_a_good_target(bundle: Path, unbundle: Any, tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    assert unbundle(bundle, "--to", "there", "--no-install").returncode == 0
+
+
+def test_a_full_disk_is_one_message_and_the_same_command_goes_on(bundle: Path, tmp_path: Path) -> None:
+    """RLIMIT_FSIZE stands in for a full disk: a write fails in the middle of a large file."""
+    command = [sys.executable, str(bundle / "unbundle.pyz"), "--to", str(tmp_path / "there"), "--no-install"]
+    limited = f"ulimit -f 1000; trap '' XFSZ; exec {' '.join(command)}"
+    done = subprocess.run(["bash", "-c", limited], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 2 and "run the same command again" in done.stderr and "Traceback" not in done.stderr
+    assert not (tmp_path / "there").exists()
+    assert subprocess.run(command, capture_output=True, cwd=tmp_path).returncode == 0
+
+
+def test_no_bundle_there(unbundle: Any, bundle: Path, tmp_path: Path) -> None:
+    for place, said in ((tmp_path / "absent", "is no folder"), (tmp_path, "no bundle at")):
+        done = unbundle(bundle, "--from", str(place))
+        assert done.returncode == 2 and said in done.stderr
+
+
+@pytest.mark.parametrize("kind", ["file", "somebody's folder", "read-only"])
+def test_where_a_bundle_cannot_be_written(contents: Contents, tmp_path: Path, kind: str) -> None:
+    out = tmp_path / "out"
+    if kind == "file":
+        out.write_text("mine")
+    else:
+        out.mkdir()
+        (out / "holiday.jpg").write_text("mine")
+    if kind == "read-only":
+        (out / "holiday.jpg").unlink()
+        out.chmod(0o500)
+        if os.access(out, os.W_OK):
+            pytest.skip("this user may write everywhere")
+    with pytest.raises(ConfigError, match="OUT="):
+        write(contents, out, 700_000)
+    if kind == "somebody's folder":
+        assert [one.name for one in out.iterdir()] == ["holiday.jpg"]
+
+
+def test_a_file_of_the_medium_called_like_a_module_is_not_imported(bundle: Path, unbundle: Any) -> None:
+    for name in ("json", "hashlib", "argparse"):
+        (bundle / f"{name}.py").write_text("raise SystemExit('imported from the medium')")
+    done = unbundle(bundle, "--verify")
+    assert done.returncode == 2 and "json.py does not belong to the bundle" in done.stderr and "imported" not in done.stderr
+
+
+@given(st.text(max_size=40))
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+def test_no_name_leaves_its_folder(name: str) -> None:
+    try:
+        check_name(name)
+    except (ValueError, UnicodeEncodeError):
+        return
+    assert not Path(name).is_absolute() and not os.path.relpath(os.path.normpath(name)).startswith("..")
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=5), lambda x: st.lists(x) | st.dictionaries(st.text(max_size=9), x)
+    )
+)
+@settings(deadline=None)
+def test_any_json_is_a_manifest_or_one_message(value: Any) -> None:
+    for held in (value, {"format": "untamed-bundle", "version": 1, "media": value, "objects": value, "files": value, "beside": value}):
+        with pytest.raises(Refused, match=r"manifest\.json"):
+            parse(json.dumps(held).encode())
+
+
+def test_what_is_no_json_or_says_a_thing_twice() -> None:
+    for raw in (b"", b"{", b"\xff\xfe", b"[" * 100_000, b'{"format": "untamed-bundle", "format": "x"}'):
+        with pytest.raises(Refused, match="not in order"):
+            parse(raw)
+
+
+def test_processor_and_driver_are_read(tmp_path: Path) -> None:
+    (tmp_path / "cpuinfo").write_text("processor\t: 0\nflags\t\t: fpu sse4_2 avx2\n")
+    assert machine.cpu_flags(tmp_path / "cpuinfo") == {"fpu", "sse4_2", "avx2"}
+    assert machine.cpu_flags(tmp_path / "absent") == set()
+    version = tmp_path / "version"
+    version.write_text("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build  (dvs-builder)\n")
+    assert "570.86.15" in machine._driver("580.65.06", "13.0", version)[0]
+    assert machine._driver("525.60.13", "12.8", version) == []
+    version.write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.95.05  Tue Sep 23 10:11:16 UTC 2025\n")
+    assert machine._driver("580.65.06", "13.0", version) == []

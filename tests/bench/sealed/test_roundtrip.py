@@ -1,0 +1,147 @@
+"""A bundle made, carried and unpacked: the same files, each content once, nothing above a volume's size."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.sealed.pack import Contents, write
+from bench.sealed.volumes import JOURNAL, parse_size
+from models.errors import ConfigError, DataError
+
+VOLUME = 700_000
+
+
+def _raw(source: Path | bytes) -> bytes:
+    return source if isinstance(source, bytes) else source.read_bytes()
+
+
+def _tree(folder: Path) -> dict[str, tuple[bytes, bool]]:
+    files = [one for one in folder.rglob("*") if one.is_file() and ".venv" not in one.parts]
+    return {one.relative_to(folder).as_posix(): (one.read_bytes(), os.access(one, os.X_OK)) for one in files}
+
+
+def test_unpacked_is_what_was_packed(bundle: Path, contents: Contents, unbundle: Any, tmp_path: Path) -> None:
+    unbundle(bundle, "--to", "there", "--no-install", check=True)
+    found = _tree(tmp_path / "there")
+    assert found.pop("carried/manifest.json")[0] == (bundle / "manifest.json").read_bytes()
+    assert found == {item.path: (_raw(item.source), item.executable) for item in contents.items}
+    assert not [one.name for one in tmp_path.iterdir() if "unbundling" in one.name]
+
+
+def test_installs_and_a_second_run_does_nothing(bundle: Path, unbundle: Any, tmp_path: Path) -> None:
+    unbundle(bundle, "--to", "there", check=True)
+    python = tmp_path / "there/.venv/bin/python"
+    said = subprocess.run([str(python), "-c", "import torch, heron; print(torch.seed, heron.wings)"], capture_output=True, text=True)
+    assert said.stdout == "0 2\n", said.stderr
+    before = {one: one.stat().st_mtime_ns for one in (tmp_path / "there").rglob("*") if one.is_file()}
+    again = unbundle(bundle, "--to", "there", check=True)
+    assert "unpacked before" in again.stdout
+    after = {one: one.stat().st_mtime_ns for one in (tmp_path / "there").rglob("*") if one.is_file()}
+    changed = {one.name for one in after if before.get(one) != after[one]}
+    assert changed <= {".ready"}
+
+
+def test_verify_of_what_was_unpacked(bundle: Path, unbundle: Any, tmp_path: Path) -> None:
+    unbundle(bundle, "--to", "there", "--no-install", check=True)
+    unbundle(bundle, "--verify", "--to", "there", check=True)
+    (tmp_path / "there/carried/models/heron/model-2.safetensors").write_bytes(b"other")
+    done = unbundle(bundle, "--verify", "--to", "there")
+    assert done.returncode == 2 and "carried/models/heron/model-2.safetensors is not as it was unpacked" in done.stderr
+    assert "answers questions" in done.stderr
+
+
+def test_each_content_once_and_nothing_above_the_size(bundle: Path) -> None:
+    held = json.loads((bundle / "manifest.json").read_bytes())
+    by_path = {row["path"]: row["sha256"] for row in held["files"]}
+    assert by_path["carried/models/heron/copy.safetensors"] == by_path["carried/models/heron/model-2.safetensors"]
+    split = held["objects"][by_path["carried/models/heron/model-2.safetensors"]]
+    assert len(split["parts"]) > 1
+    sizes: dict[str, int] = {}
+    for path in bundle.glob("volume-*/*"):
+        sizes[path.parent.name] = sizes.get(path.parent.name, 0) + path.stat().st_size
+        assert path.name.isascii() and not set(path.name) & set('<>:"\\|?* ')
+    assert max(sizes.values()) <= VOLUME and len(sizes) >= 3
+    assert sum(sizes.values()) == sum(one["size"] for one in held["objects"].values())
+
+
+def test_volumes_on_several_media(bundle: Path, unbundle: Any, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    shutil.move(bundle / "volume-002", other / "volume-002")
+    lost = unbundle(bundle, "--verify")
+    assert lost.returncode == 2 and "volume-002/" in lost.stderr
+    unbundle(bundle, "--verify", "--from", f"{bundle}:{other}", check=True)
+    unbundle(bundle, "--from", f"{bundle}:{other}", "--to", "there", "--no-install", check=True)
+
+
+def test_made_again_writes_nothing_and_goes_on_after_a_kill(contents: Contents, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    first = write(contents, out, VOLUME)
+    stamps = {one: one.stat().st_mtime_ns for one in out.glob("volume-*/*")}
+    assert first.new and not write(contents, out, VOLUME).new
+    assert stamps == {one: one.stat().st_mtime_ns for one in out.glob("volume-*/*")}
+    lines = (out / JOURNAL).read_text().splitlines()
+    for kept in (0, 1, len(lines) // 2):  # as kills leave it: a cut journal, a half-written file, no manifest
+        (out / JOURNAL).write_text("\n".join(lines[:kept]) + "\n" + lines[kept][:20])
+        (out / "volume-001/.half-0").write_bytes(b"half")
+        (out / "manifest.json").unlink(missing_ok=True)
+        write(contents, out, VOLUME)
+        assert not list(out.glob("volume-*/.half*"))
+        shutil.rmtree(tmp_path / "copy", ignore_errors=True)
+        assert _verified(out)
+
+
+def _verified(out: Path) -> bool:
+    from bench.sealed.unpacker.check import verify
+    from bench.sealed.unpacker.copying import Copier
+    from bench.sealed.unpacker.manifest import read_bundle
+
+    return verify(read_bundle([out]), Copier()) == []
+
+
+def test_a_smaller_bundle_in_the_same_place_leaves_nothing_behind(contents: Contents, tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    write(contents, tmp_path / "out", VOLUME)
+    less = replace(contents, items=tuple(one for one in contents.items if "models" not in one.path))
+    write(less, tmp_path / "out", VOLUME)
+    assert _verified(tmp_path / "out")
+    assert not list((tmp_path / "out").glob("volume-*/*safetensors*"))
+
+
+def test_a_source_that_changes_meanwhile(contents: Contents, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dataclasses import replace
+
+    from bench.sealed.items import Item
+    from bench.sealed.unpacker.copying import Copier
+
+    source = tmp_path / "growing.safetensors"
+    source.write_bytes(bytes(600_000))
+    pour = Copier.pour
+
+    def touched(self: Copier, *words: Any, **named: Any) -> str:
+        sha = pour(self, *words, **named)
+        os.utime(source, ns=(1, 1))
+        return sha
+
+    monkeypatch.setattr(Copier, "pour", touched)
+    with pytest.raises(DataError, match="changed while"):
+        write(replace(contents, items=(Item("carried/data/x", source, "data:Flüsse"),)), tmp_path / "out", VOLUME)
+
+
+@pytest.mark.parametrize(("text", "size"), [("4G", 4 * 10**9), ("4.7GB", 4_700_000_000), ("4GiB", 2**32), ("700m", 700 * 10**6)])
+def test_sizes(text: str, size: int) -> None:
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "4X", "-1G", "G", "10K", "1e9"])
+def test_sizes_that_are_none(text: str) -> None:
+    with pytest.raises(ConfigError, match="volume size"):
+        parse_size(text)
