@@ -24,4 +24,6 @@ class Suite(NamedTuple):
 SUITES: Mapping[str, Suite] = {
     "evqa": Suite("Encyclopedic-VQA's single-hop questions through the CUE-M flow", "bench.suites.evqa"),
     "mmsafety": Suite("MM-SafetyBench, jailbreaks in retrieval, and harmless questions", "bench.suites.mmsafety"),
+    "relevance": Suite("BM25, dense, fused, and each re-ranked, on a judged collection", "bench.suites.relevance"),
+    "refine": Suite("sort a raw question set by four domains, upvotes and a chosen answer", "bench.suites.refine"),
 }

@@ -32,6 +32,11 @@ class Options:
     data: Path
 
 
+def model_arguments(parser: argparse.ArgumentParser) -> None:
+    """Only the options that say which model answers and how."""
+    add_run_options(parser, skip=(*_OTHERS.split(), "data", "judge", "judge_endpoint", "limit", "runs", "name", "retry", "prompts"))
+
+
 def add_arguments(parser: argparse.ArgumentParser, rows: str = "mllm,full") -> None:
     """Declares them; `rows` is the default of --rows."""
     add_run_options(parser, skip=(*_OTHERS.split(), "data"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import importlib.util
 import json
 import random
@@ -17,7 +18,7 @@ from PIL import Image
 
 from bench.__main__ import main
 from bench.records import Record
-from bench.suites import SUITES, evqa, evqa_data, mmsafety, mmsafety_data
+from bench.suites import SUITES, evqa, evqa_data, mmsafety, mmsafety_data, refine
 from bench.suites.evqa_data import Pictures, list_share, matches, plain
 from bench.suites.items import Data, Item
 from bench.suites.pictures import SHAPES, draw
@@ -394,3 +395,81 @@ def test_mistakes_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         assert main(words) == 2
         assert capsys.readouterr().err.startswith("error: ")
     assert evqa.RULES.prompt == "equivalent"
+
+
+RAW: list[dict[str, Any]] = [
+    {"id": "lamp", "question": "Where can I buy this lamp?", "image": "a.png", "answer": "Here.", "upvotes": 5, "chosen": True},
+    {"id": "plant", "question": "Which plant is this?", "images": ["a.png"], "answer": "Ivy.", "upvotes": 3, "chosen": True},
+    {"id": "chat", "question": "Do you love me?", "image": "a.png", "answer": "Yes.", "upvotes": 9, "chosen": True},
+    {"id": "odd", "question": "Odd?", "image": "a.png", "answer": "Yes.", "upvotes": 9, "chosen": True},
+    {"id": "broken", "question": "Broken?", "image": "none.png", "answer": "Yes.", "upvotes": 9, "chosen": True},
+    {"id": "few", "question": "Few votes?", "image": "a.png", "answer": "Yes.", "upvotes": 2, "chosen": True},
+    {"id": "open", "question": "No answer chosen?", "image": "a.png", "answer": "Yes.", "upvotes": 9},
+    {"id": "bare", "question": "No picture?", "answer": "Yes.", "upvotes": 9, "chosen": True},
+]
+
+
+def test_refine_sorts_and_keeps_what_it_drops(
+    tmp_path: Path, chat: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    noise(tmp_path / "a.png", 1)
+    (tmp_path / "raw.jsonl").write_text("".join(json.dumps(row) + "\n" for row in RAW))
+    chat.rules = [
+        ("buy this lamp", 'Sure! {"Internal": 1, "General": 3, "Shopping": 10, "Place": 2}'),
+        ("Which plant", '{"Internal": 1, "General": "9", "Shopping": 2, "Place": 2}'),
+        ("love me", '{"Internal": 9, "General": 9, "Shopping": 1, "Place": 1}'),
+        ("Odd", '{"Internal": 11, "General": 9}'),
+    ]
+    asked = command(chat, "refine", "raw.jsonl", "out.jsonl")
+    assert main(asked) == 0
+    kept = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [(row["id"], row["category"]) for row in kept] == [("lamp", "shopping"), ("plant", "web")] and kept[0]["scores"][
+        "shopping"
+    ] == 10
+    left = {row["id"]: row["reason"] for row in map(json.loads, (tmp_path / "out.jsonl.dropped.jsonl").read_text().splitlines())}
+    assert left.keys() == {row["id"] for row in RAW} - {"lamp", "plant"}
+    assert left["chat"] == "no domain of ours leads" and "four scores" in left["odd"] and "no such picture" in left["broken"]
+    assert "upvotes" in left["few"] and "chosen" in left["open"] and "image" in left["bare"]
+    said = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert said["stay"] == {"shopping": 1, "web": 1} and said["asked"] == 5 and len(chat.asked) == 4
+    assert main(asked) == 2 and "nothing is overwritten" in capsys.readouterr().err
+    (tmp_path / "out.jsonl").unlink()
+    assert main(asked) == 0 and len(chat.asked) == 4, "what was answered before was asked again"
+
+
+@pytest.mark.parametrize(
+    "reply,due",
+    [
+        ('{"Internal": 1, "General": 2, "Shopping": 3, "Place": 4}', [1, 2, 3, 4]),
+        ('{"internal": 1.0, "General (Retrieval Required)": 2, "Shopping": "3", "Place": 4, "why": "x"}', [1, 2, 3, 4]),
+        ('{"Internal": 1, "Search": 2, "Shopping": 3, "Place": 4', [1, 2, 3, 4]),
+        ('{"Internal": 0, "General": 2, "Shopping": 3, "Place": 4}', None),
+        ('{"Internal": true, "General": 2, "Shopping": 3, "Place": 4}', None),
+        ("10", None),
+    ],
+)
+def test_four_scores_or_none(reply: str, due: list[int] | None) -> None:
+    found = refine.scores(reply)
+    assert (list(found.values()) if found else None) == due
+
+
+@embedded
+def test_the_relevance_suite_on_a_small_judged_collection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "cran"
+    folder.mkdir()
+    texts = ["wings stall at high angles", "heat flows through plates", "shock waves of blunt bodies", "boundary layers with suction"]
+    documents = "".join(f".I {i}\n.T\n{text}\n.A\nx\n.B\nx\n.W\n{text} . more words .\n" for i, text in enumerate(texts, 1))
+    (folder / "cran.all.1400.gz").write_bytes(gzip.compress(documents.encode()))
+    (folder / "cran.qry").write_text("".join(f".I {i}\n.W\n{text} ?\n" for i, text in enumerate(texts[:3], 1)))
+    (folder / "cranqrel").write_text("1 1 1\n2 2 2\n3 3 1\n3 1 4\n")
+    monkeypatch.chdir(tmp_path)
+    asked = ["relevance", "--data", str(folder), "--keep", str(tmp_path / "kept")]
+    assert main(asked) == 0
+    made = summary(tmp_path)
+    assert made["rows"]["bm25"]["ndcg"] > 0.9 and made["rows"]["fused"]["mrr"] == 1.0 and "| fused |" in capsys.readouterr().out
+    monkeypatch.setattr("pipeline.relevance.evaluate.first_stage", None)
+    assert main(asked) == 0, "a finished run was made again"
+    assert main([*asked, "--limit", "0"]) == 2
