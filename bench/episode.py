@@ -14,8 +14,7 @@ from bench.settings import SHOWS, Album, Knowledge, Scene, Setting
 from kg.agents import Agents
 from kg.graph import Entity, Graph, Walk
 from kg.search import Query, SearchConfig, SearchResult, View, search
-from models.agents import Call, Episode, ask
-from models.errors import CallFailed
+from models.agents import Call, Episode, ask, changed
 from models.requests import Picture
 
 
@@ -82,20 +81,8 @@ def _captions(found: Found, setting: Setting, world: World) -> dict[int, str]:
 def decoded(episode: Episode[Prediction], temperature: float, seed: int) -> Episode[Prediction]:
     """The same episode, its calls sampled at this temperature with this seed; at 0 they stay greedy and as they are."""
     if not temperature:
-        return (yield from episode)
-    try:
-        calls = next(episode)
-        while True:
-            changed = [replace(call, request=call.request.with_decoding(temperature=temperature, seed=seed)) for call in calls]
-            try:
-                replies = yield changed
-            except CallFailed as error:
-                calls = episode.throw(error)
-            else:
-                calls = episode.send(replies)
-    except StopIteration as end:
-        made: Prediction = end.value
-        return made
+        return episode
+    return changed(episode, lambda request: request.with_decoding(temperature=temperature, seed=seed))
 
 
 def _answer(question: str, scene: Scene, found: Found, setting: Setting, world: World) -> Call[str]:

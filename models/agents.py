@@ -13,9 +13,10 @@ A failed call is thrown into the episode as `CallFailed`; an episode that does n
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
+from models.errors import CallFailed
 from models.prompts import Field, Prompt
 from models.requests import Completion, Request
 
@@ -81,6 +82,23 @@ class Agent:
         if choices is not None or pattern is not None:
             request = request.with_decoding(choices=tuple(choices) if choices is not None else None, pattern=pattern)
         return Call(self.role, self.name, request, parse, round, about, whole)
+
+
+def changed(episode: Episode[T], change: Callable[[Request], Request]) -> Episode[T]:
+    """The same episode, every request of its calls changed on the way out."""
+    try:
+        calls = next(episode)
+        while True:
+            sent = [replace(call, request=change(call.request)) for call in calls]
+            try:
+                replies = yield sent
+            except CallFailed as error:
+                calls = episode.throw(error)
+            else:
+                calls = episode.send(replies)
+    except StopIteration as end:
+        value: T = end.value
+        return value
 
 
 def ask(calls: Sequence[Call[R]]) -> Generator[Sequence[Call[Any]], Sequence[Any], list[R]]:

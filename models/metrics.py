@@ -43,6 +43,15 @@ def parse(text: str) -> dict[str, float]:
     return found
 
 
+_BLOCK = re.compile(r'^vllm:cache_config_info\{[^}]*\bblock_size="(\d+)"', re.M)
+
+
+def block_in(text: str) -> int | None:
+    """The prefix cache's block in tokens, as vLLM tells it among its metrics; None where it does not."""
+    found = _BLOCK.search(text)
+    return int(found[1]) if found else None
+
+
 @dataclass(frozen=True)
 class Sample:
     """One reading: seconds since the epoch, gauges summed over servers (kv_use: the fullest), GPU readings."""
@@ -87,12 +96,16 @@ class Watch:
         self.seen = Watched()
 
     def read(self) -> list[dict[str, float]]:
+        return [parse(text) for text in self.texts()]
+
+    def texts(self) -> list[str]:
+        """What each server that has /metrics says."""
         found = []
         for url in self._urls:
             request = urllib.request.Request(url, headers={"Authorization": f"Bearer {self._key}"} if self._key else {})
             try:
                 with urllib.request.urlopen(request, timeout=10) as answer:
-                    found.append(parse(answer.read().decode("utf-8", "replace")))
+                    found.append(answer.read().decode("utf-8", "replace"))
             except (OSError, ValueError):
                 continue
         return found

@@ -28,13 +28,14 @@ Episodes = Callable[[str], Iterable[tuple[str, Episode[Any]]]]
 """A salt (empty for none) → fresh episodes; the salt goes to the front of every prompt (models.replay.salted)."""
 Engines = Callable[[int], Mapping[str, Engine]]
 """Calls in flight → role to engine, made anew."""
+DOUBLINGS = tuple(2**i for i in range(11))
 FLAT = 1.05  # a doubling that gains less than this much throughput ends the sweep
 
 
 @dataclass(frozen=True)
 class Level:
     """One measured pass. `records` are the calls that went out (shared and repeated ones once), failures among them; `pictures`: a
-    call's key → pictures it held (of calls that came back)."""
+    call's key → pictures it held (of calls that came back); `path`: the pass's journal, where its requests stand."""
 
     concurrency: int
     repetition: int
@@ -46,6 +47,7 @@ class Level:
     pictures: Mapping[str, int]
     outcomes: Mapping[str, Outcome[Any]]
     watched: Watched
+    path: Path | None = None
 
     @property
     def completions(self) -> list[tuple[Record, Completion]]:
@@ -79,7 +81,7 @@ def one_level(
         records = (*journal.calls(), *journal.failures())
         uses = tuple(journal.uses())
         pictures = {record.key: _pictures(journal.request(record.key)) for record in journal.calls()}
-    return Level(concurrency, repetition, cache, begun, seconds, records, uses, pictures, outcomes, watched)
+    return Level(concurrency, repetition, cache, begun, seconds, records, uses, pictures, outcomes, watched, path)
 
 
 def _pictures(described: dict[str, Any] | None) -> int:
@@ -91,7 +93,7 @@ def sweep(
     engines: Engines,
     folder: Path,
     *,
-    concurrencies: Sequence[int] = (1, 2, 4, 8, 16, 32, 64, 128),
+    concurrencies: Sequence[int] = DOUBLINGS,
     repetitions: int = 3,
     cache: Cache = "cold",
     reset: Callable[[], bool] | None = None,
@@ -141,7 +143,8 @@ def sweep(
 class Row:
     """Figures of the calls of one role, stage and round at one concurrency, all repetitions together.
 
-    Seconds as the client saw them. `first_token` and `inter_token` are empty where replies were not streamed.
+    Seconds as the client saw them. `image_tokens` are those of `prompt_tokens` that pictures take, None where they were not counted.
+    `queue`: from asking to sending, for want of a slot. `first_token` and `inter_token` are empty where replies were not streamed.
     Every triple is p50, p90, p99.
     """
 
@@ -153,8 +156,10 @@ class Row:
     failed: int
     pictures: float
     prompt_tokens: float
+    image_tokens: float | None
     cached_share: float | None
     output_tokens: float
+    queue: tuple[float, ...]
     total: tuple[float, ...]
     first_token: tuple[float, ...]
     inter_token: tuple[float, ...]
@@ -209,8 +214,8 @@ def mean_sd(values: Sequence[float]) -> tuple[float, float]:
     return mean, (sum((v - mean) ** 2 for v in values) / len(values)) ** 0.5
 
 
-def rows(levels: Sequence[Level]) -> list[Row]:
-    """One row for each concurrency, role, stage and round."""
+def rows(levels: Sequence[Level], images: Mapping[str, int] | None = None) -> list[Row]:
+    """One row for each concurrency, role, stage and round. `images`: a call's key → tokens of its pictures, where they were counted."""
     held = {key: count for level in levels for key, count in level.pictures.items()}
     groups: dict[tuple[int, str, str, int], list[Record]] = {}
     for level in levels:
@@ -229,6 +234,7 @@ def rows(levels: Sequence[Level]) -> list[Row]:
             if reply.output_tokens is not None and reply.output_tokens > 1
         ]
         count = max(1, len(replies))
+        seen = [images[record.key] for record in records if record.key in images] if images else []
         found.append(
             Row(
                 concurrency,
@@ -239,8 +245,10 @@ def rows(levels: Sequence[Level]) -> list[Row]:
                 sum(isinstance(record.result, CallFailed) for record in records),
                 sum(held.get(record.key, 0) for record in records) / len(records),
                 prompt / count,
+                sum(seen) / len(seen) if seen else None,
                 cached / prompt if told and prompt else None,
                 sum(reply.output_tokens or 0 for reply in replies) / count,
+                spread([record.waited for record in records if isinstance(record.result, Completion)]),
                 spread([reply.seconds for reply in replies]),
                 spread([reply.first_token_seconds or 0.0 for reply in streamed]),
                 spread(between),

@@ -7,19 +7,30 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from models.profile import PAPER, Level, Questions, Row, quantile, questions, rows
-from models.radix import Bound
+from models.profile_tokens import Prefix
 from models.roofline import Least
 
 
-def lines(
-    levels: Sequence[Level], bounds: Mapping[str, Bound] | None = None, least: Mapping[int, Least] | None = None
-) -> list[dict[str, Any]]:
-    """One mapping a measured thing, `kind` first: level, calls, questions, prefix bound, hardware bound. Ready for JSON lines."""
+@dataclass(frozen=True)
+class Beside:
+    """What stands beside the measured figures, as far as it is known: prefix bounds of each pass, tokens of pictures by call, the
+    hardware's bound of each concurrency."""
+
+    prefixes: Sequence[Prefix] = ()
+    images: Mapping[str, int] = field(default_factory=dict)
+    least: Mapping[int, Least] = field(default_factory=dict)
+
+
+NOTHING = Beside()
+
+
+def lines(levels: Sequence[Level], beside: Beside = NOTHING) -> list[dict[str, Any]]:
+    """One mapping a measured thing, `kind` first: level, server, calls, questions, prefix bound, hardware bound. Ready for JSON lines."""
     found: list[dict[str, Any]] = []
     for level in levels:
         watched = level.watched
@@ -34,6 +45,7 @@ def lines(
                 "failed": len(level.records) - len(level.completions),
                 "calls_per_second": level.calls_per_second,
                 "output_tokens_per_second": level.tokens_per_second,
+                "prompt_tokens_per_second": prompt_rate(level),
                 "server": dict(watched.counters),
                 "prefix_hit_share": watched.share("prefix_hits", "prefix_queries"),
                 "media_hit_share": watched.share("media_hits", "media_queries"),
@@ -43,13 +55,15 @@ def lines(
                 "joules": watched.joules,
             }
         )
-    found += [{"kind": "calls", **asdict(row)} for row in rows(levels)]
+        for sample in watched.samples:
+            at = sample.at - level.begun
+            of_gpus = [asdict(one) for one in sample.gpus]
+            found.append({"kind": "server", "concurrency": level.concurrency, "repetition": level.repetition, "at": at}
+                         | dict(sample.gauges) | ({"gpus": of_gpus} if of_gpus else {}))  # fmt: skip
+    found += [{"kind": "calls", **asdict(row)} for row in rows(levels, beside.images)]
     found += [{"kind": "questions", **asdict(row)} for row in questions(levels)]
-    for name, bound in (bounds or {}).items():
-        found.append(
-            {"kind": "prefix bound", "what": name, "prompt_tokens": bound.prompt_tokens, "served": bound.served, "share": bound.share}
-        )
-    for concurrency, seconds in (least or {}).items():
+    found += [{"kind": "prefix bound", **asdict(one), "reached": one.reached} for one in beside.prefixes]
+    for concurrency, seconds in beside.least.items():
         found.append({"kind": "hardware bound", "concurrency": concurrency, "prefill": seconds.prefill, "decode": seconds.decode})
     return found
 
@@ -59,12 +73,20 @@ def _busy(level: Level) -> float | None:
     return sum(seen) / len(seen) if seen else None
 
 
-def table(levels: Sequence[Level], bounds: Mapping[str, Bound] | None = None, least: Mapping[int, Least] | None = None) -> str:
+def prompt_rate(level: Level) -> float:
+    """Prompt tokens a second, cached ones among them."""
+    return sum(reply.prompt_tokens or 0 for _, reply in level.completions) / level.seconds if level.seconds else 0.0
+
+
+def table(levels: Sequence[Level], beside: Beside = NOTHING) -> str:
     """The report as text. What was not measured is a dash, never a zero."""
     if not levels:
         return "nothing was measured"
     out = [f"cache: {levels[0].cache}", ""]
-    head = ("in flight", "calls/s", "tokens/s", "seconds", "failed", "prefix hits", "media hits", "queue s", "KV use", "GPU busy", "J")
+    head = (
+        "in flight", "calls/s", "tokens out/s", "in/s", "seconds", "failed", "prefix hits", "media hits", "queue s", "KV use",
+        "preempted", "GPU busy", "J",
+    )  # fmt: skip
     body = []
     for concurrency in sorted({level.concurrency for level in levels}):
         passes = [level for level in levels if level.concurrency == concurrency]
@@ -76,12 +98,14 @@ def table(levels: Sequence[Level], bounds: Mapping[str, Bound] | None = None, le
                 str(concurrency),
                 f"{quantile(rates, 0.5):.1f} ({min(rates):.1f}–{max(rates):.1f})",
                 f"{quantile([level.tokens_per_second for level in passes], 0.5):.0f}",
+                f"{quantile([prompt_rate(level) for level in passes], 0.5):.0f}",
                 f"{quantile([level.seconds for level in passes], 0.5):.1f}",
                 str(sum(len(level.records) - len(level.completions) for level in passes)),
                 _share(watched.share("prefix_hits", "prefix_queries")),
                 _share(watched.share("media_hits", "media_queries")),
                 _number(watched.share("queue_seconds", "queued"), ".3f"),
                 _share(use),
+                _number(watched.counters.get("preemptions"), ".0f"),
                 _share(_busy(passes[0])),
                 _number(watched.joules, ".0f"),
             )
@@ -89,24 +113,44 @@ def table(levels: Sequence[Level], bounds: Mapping[str, Bound] | None = None, le
     out += [_grid(head, body), ""]
     best = max(levels, key=lambda level: level.calls_per_second).concurrency
     for concurrency in sorted({1 if any(level.concurrency == 1 for level in levels) else best, best}):
-        out += [f"calls at {concurrency} in flight (seconds: p50 / p90 / p99)", _calls(rows(levels), concurrency), ""]
+        out += [f"calls at {concurrency} in flight (seconds: p50 / p90 / p99)", _calls(rows(levels, beside.images), concurrency), ""]
     out += ["questions (seconds and calls: p50 / p90 / p99; stretch: wall ÷ critical path)", _questions(questions(levels)), ""]
-    if bounds:
-        parts = [f"{name} {bound.share:.3f} of {bound.prompt_tokens:,} tokens" for name, bound in bounds.items()]
-        out += ["share of the prompt tokens that a prefix cache could serve: " + "; ".join(parts), ""]
-        done = [reply.cached_tokens for level in levels for _, reply in level.completions if reply.cached_tokens is not None]
-        sent = sum(reply.prompt_tokens or 0 for level in levels for _, reply in level.completions)
-        if done and sent:
-            out += [f"share that the server did serve: {sum(done) / sent:.3f}", ""]
-    for concurrency, seconds in (least or {}).items():
+    if beside.prefixes:
+        out += [
+            "prompt tokens that a prefix cache can serve, and did (reached: served ÷ what whole blocks allow)",
+            _prefixes(beside.prefixes),
+            "",
+        ]
+    for concurrency, seconds in beside.least.items():
         wall = quantile([level.seconds for level in levels if level.concurrency == concurrency], 0.5)
         said = f"prefill {seconds.prefill:.2f} s, decode {seconds.decode:.2f} s; measured {wall:.2f} s"
         out.append(f"hardware bound at {concurrency} in flight: {said}")
     return "\n".join(out).rstrip() + "\n"
 
 
+def _prefixes(found: Sequence[Prefix]) -> str:
+    head = ("in flight", "pass", "prompt tokens", "perfect", "blocks of", "in blocks", "served", "reached")
+    body = [
+        (
+            str(one.concurrency),
+            str(one.repetition + 1),
+            f"{one.prompt:,}",
+            f"{one.perfect / one.prompt:.3f}",
+            str(one.block),
+            f"{one.blocks / one.prompt:.3f}",
+            "–" if one.served is None else f"{one.served / one.prompt:.3f}",
+            _share(one.reached),
+        )
+        for one in found
+    ]
+    return _grid(head, body)
+
+
 def _calls(found: Sequence[Row], concurrency: int) -> str:
-    head = ("role", "stage", "round", "calls", "failed", "pictures", "prompt", "cached", "output", "first token", "inter-token", "total")
+    head = (
+        "role", "stage", "round", "calls", "failed", "pictures", "text", "image", "cached", "output", "queue", "first token", "inter-token",
+        "total",
+    )  # fmt: skip
     body = [
         (
             row.role,
@@ -115,9 +159,11 @@ def _calls(found: Sequence[Row], concurrency: int) -> str:
             str(row.calls),
             str(row.failed),
             f"{row.pictures:.1f}",
-            f"{row.prompt_tokens:.0f}",
+            f"{row.prompt_tokens - (row.image_tokens or 0.0):.0f}" if row.image_tokens is not None or not row.pictures else "–",
+            f"{row.image_tokens:.0f}" if row.image_tokens is not None else "–" if row.pictures else "0",
             _share(row.cached_share),
             f"{row.output_tokens:.0f}",
+            _triple(row.queue),
             _triple(row.first_token),
             _triple(row.inter_token, 4),
             _triple(row.total),
@@ -167,46 +213,15 @@ def _grid(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
     return "\n".join([text[0], rule, *text[1:]])
 
 
-def plot(levels: Sequence[Level]) -> str:
-    """Calls a second over concurrency (log scale) as an SVG: every pass a dot, the medians a line. Plain text, so no library is needed."""
-    width, height, left, bottom = 560, 320, 60, 40
-    concurrencies = sorted({level.concurrency for level in levels})
-    top = max((level.calls_per_second for level in levels), default=1.0) * 1.1 or 1.0
-
-    def x(concurrency: int) -> float:
-        return left + (width - left - 20) * concurrencies.index(concurrency) / max(1, len(concurrencies) - 1)
-
-    def y(rate: float) -> float:
-        return height - bottom - (height - bottom - 20) * rate / top
-
-    medians = {c: quantile([level.calls_per_second for level in levels if level.concurrency == c], 0.5) for c in concurrencies}
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="sans-serif" font-size="12">',
-        f'<rect width="{width}" height="{height}" fill="white"/>',
-        f'<path d="M{left} 20V{height - bottom}H{width - 20}" fill="none" stroke="black"/>',
-        f'<text x="{(width + left) / 2}" y="{height - 8}" text-anchor="middle">calls in flight</text>',
-        f'<text x="{left}" y="14">calls per second</text>',
-    ]
-    for i in range(5):
-        rate = top * i / 4
-        parts.append(f'<text x="{left - 6}" y="{y(rate) + 4:.1f}" text-anchor="end">{rate:.3g}</text>')
-    for c in concurrencies:
-        parts.append(f'<text x="{x(c):.1f}" y="{height - bottom + 16}" text-anchor="middle">{c}</text>')
-    points = " ".join(f"{x(c):.1f},{y(rate):.1f}" for c, rate in medians.items())
-    parts.append(f'<polyline points="{points}" fill="none" stroke="#1f77b4" stroke-width="2"/>')
-    for level in levels:
-        parts.append(f'<circle cx="{x(level.concurrency):.1f}" cy="{y(level.calls_per_second):.1f}" r="3" fill="#1f77b4" opacity="0.6"/>')
-    return "\n".join([*parts, "</svg>"]) + "\n"
-
-
 def write(folder: Path, levels: Sequence[Level], text: str, records: Sequence[Mapping[str, Any]]) -> None:
-    """profile.txt, profile.jsonl, throughput.svg and timeline.json (of the fastest pass) in `folder`."""
-    from models import timeline
+    """profile.txt, profile.jsonl, throughput.svg, latency.svg and timeline.json (of the fastest pass) in `folder`."""
+    from models import profile_plots, timeline
 
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "profile.txt").write_text(text, encoding="utf-8")
     (folder / "profile.jsonl").write_text("".join(json.dumps(row) + "\n" for row in records), encoding="utf-8")
     if levels:
-        (folder / "throughput.svg").write_text(plot(levels), encoding="utf-8")
+        (folder / "throughput.svg").write_text(profile_plots.throughput(levels), encoding="utf-8")
+        (folder / "latency.svg").write_text(profile_plots.latency(levels), encoding="utf-8")
         best = max(levels, key=lambda level: level.calls_per_second)
         timeline.write(folder / "timeline.json", best.records, best.uses, best.watched.samples)
