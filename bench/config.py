@@ -74,10 +74,6 @@ class RunConfig(BaseModel):
     max_pixels: int | None = _field(None, "most pixels that the model sees of a picture (Qwen2.5-VL); its own without it", ge=784)
     max_tiles: int | None = _field(None, "most tiles of one picture (InternVL under vLLM); its own without it", ge=1, le=64)
     trust_local_code: bool = _field(False, "vLLM may run the Python code in the model's folder (OpenGVLab's form of InternVL)")
-    context: int | None = _field(None, "tokens of one call of a vLLM of ours; what the frames need without it", ge=256)
-    max_pixels: int | None = _field(None, "most pixels that the model sees of a picture (Qwen2.5-VL); its own without it", ge=784)
-    max_tiles: int | None = _field(None, "most tiles of one picture (InternVL under vLLM); its own without it", ge=1, le=64)
-    trust_local_code: bool = _field(False, "vLLM may run the Python code in the model's folder (OpenGVLab's form of InternVL)")
     vllm_args: str = _field("", "flags for vllm serve, which win over ours: --vllm-args '--max-num-seqs 32'")
     roles: dict[str, Role] = _field({}, f"a different model for a role ({', '.join(ROLES)}): --set roles.validator=FOLDER")
     judge: str | None = _field(None, "judge model (folder or name), or 'exact'; the judged model itself without it, said in the report")
@@ -161,7 +157,6 @@ NOT_PREDICTING = frozenset(
         "tags",
         "gpu",
         "engine",
-        "context",
         "ray",
         "served_on",
         "retry",
