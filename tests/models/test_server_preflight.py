@@ -208,6 +208,24 @@ def test_context_budget(folder: Path) -> None:
     assert "--context 200,000 is beyond the model's 128,000" in misfits(folder, context=200_000)
 
 
+def test_a_context_that_is_not_given_grows_to_what_the_frames_need(folder: Path) -> None:
+    """Ten frames of 1,024 pixels a side are about 1,400 tokens each; with pictures of any size the model's own budget counts."""
+    cpu, options = Placement(device="cpu"), ServeOptions("m")
+
+    def context(where: Placement, work: Workload | None) -> int:
+        return prepare(folder, where, options, work=work)[1].context
+
+    assert context(cpu, None) == context(cpu, Workload(max_tokens=400)) == 8192
+    frames = Workload(10, max_tokens=400, pixels=1024**2)
+    shape, _ = read_shape(folder)
+    each = picture_tokens(folder, shape, options, 1024**2)
+    assert 1024**2 // 28**2 < each <= 1053**2 // 28**2 + 2
+    assert 10 * each + 400 + 4096 <= context(cpu, frames) < 10 * each + 400 + 4096 + 1024
+    assert context(Placement(device="cpu", context=4096), frames) == 4096
+    _, chosen, found = prepare(folder, cpu, options, work=Workload(10, max_tokens=400))
+    assert chosen.context == shape.context and "--max-pixels" in found[-1].remedy
+
+
 def test_pictures_allowed(folder: Path) -> None:
     said = misfits(folder, work=Workload(pictures=10), pictures=1, max_pixels=50_000)
     assert "calls hold up to 10 pictures, the server would allow 1 — --pictures 10" in said
