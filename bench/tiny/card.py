@@ -67,26 +67,22 @@ def card(family: str, source: Path) -> str:
     )  # fmt: skip
 
 
-def scores(facts: Mapping[str, Any], deeper: str = "") -> str:
-    """All tables of an evaluation, headings one level below `deeper`; parts that were not measured are named."""
-    from bench.tiny.parts import PARTS
+def scores(facts: Mapping[str, Any]) -> str:
+    """All tables of an evaluation; parts that were not measured are named."""
+    from bench.tiny.parts import PARTS, shown
     from bench.tiny.targets import BYTES, PARAMETERS
 
     model = facts["model"]
-    left_out = [name for name in PARTS if name not in facts["parts"]]
     lines = [
         f"Weights sha256 {model['weights'][:16]}…; {model['parameters'] / 1e6:.2f} M parameters "
         f"({_millions(PARAMETERS, model['parameters'])}), {model['bytes'] / 1e6:.1f} MB ({_millions(BYTES, model['bytes'])}). "
-        f"Greedy, bfloat16, CPU; seed {facts['seed']}, "
-        f"{facts['n']} samples a task. Intervals are 95 %: Wilson's for shares, bootstrap over questions for means.",
+        "Greedy, bfloat16, CPU. Intervals are 95 %: Wilson's for shares, bootstrap over questions for means.",
         f"Made by {COMMANDS}; nothing between these markers is written by hand.",
     ]
+    left_out = [name for name in PARTS if name not in facts["parts"]]
     if left_out:
         lines.append(f"Not measured: {', '.join(left_out)}.")
-    for name, part in PARTS.items():
-        if name in facts["parts"]:
-            lines += ["", f"{deeper}## {part.title}", "", part.table(facts["parts"][name])]
-    return "\n".join(lines)
+    return "\n\n".join(["\n".join(lines), *(shown(name, facts["parts"][name], "### ") for name in PARTS if name in facts["parts"])])
 
 
 def _millions(target: Any, value: float) -> str:
@@ -109,11 +105,11 @@ def fill(facts: Mapping[str, Any], model: Path, docs: Path = DOCS) -> list[Path]
             where=str(model), remedy="evaluate the folder itself: python -m bench eval-tiny --all --json FILE",
         )  # fmt: skip
     readme = model / "README.md"
-    new = {readme: placed(readme, scores(facts, "#"), "")}
+    new = {readme: placed(readme, scores(facts), "")}
     family = facts["model"]["family"]
     mark = "" if family == "qwen2.5-vl" else f" {family}"
     if docs.exists() and BEGIN.format(mark) in docs.read_text(encoding="utf-8"):
-        new[docs] = placed(docs, scores(facts, "#"), mark)
+        new[docs] = placed(docs, scores(facts), mark)
     for path, text in new.items():
         replace(path, text)
     return list(new)

@@ -106,6 +106,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--work", type=Path, default=None, metavar="FOLDER",
                         help="where worlds and runs are made and kept, to go on with later [a temporary folder]")  # fmt: skip
     parser.add_argument("--json", type=Path, default=None, metavar="FILE", help="write all figures to this file, for train-tiny --card")
+    parser.add_argument("--keep", action="store_true", help="leave what the --json file holds of other parts of these very weights")
     parser.add_argument("--svg", type=Path, default=None, metavar="FILE", help="draw the reliability diagram of --calibration")
     parser.add_argument("--expected", type=Path, default=None, metavar="FILE",
                         help="only measure and write what tests/bench/test_embedded.py holds the checkpoint to")  # fmt: skip
@@ -146,11 +147,14 @@ def run(arguments: argparse.Namespace, speaker: Speaker, folder: Path | None, ta
             print(f"{endtoend.table(facts)}\n\nwritten to {arguments.expected}")
             return facts
         subject = Subject(speaker, where, work, arguments.n, arguments.seed, arguments.threads, tasks, worlds)
-        facts = {"format": FORMAT, "model": about(subject), "seed": arguments.seed, "n": arguments.n, "parts": {}}
+        facts = {"format": FORMAT, "model": about(subject), "parts": {}}
+        if arguments.keep and arguments.json is not None and arguments.json.exists():
+            before = read(arguments.json)
+            facts["parts"] |= before["parts"] if before["model"]["weights"] == facts["model"]["weights"] else {}
         texts = []
         for name in wanted:
-            facts["parts"][name] = PARTS[name].measure(subject)
-            texts.append(f"{PARTS[name].title}\n\n{PARTS[name].table(facts['parts'][name])}")
+            facts["parts"][name] = {"seed": subject.seed, "n": subject.n, "figures": PARTS[name].measure(subject)}
+            texts.append(shown(name, facts["parts"][name]))
             print(texts[-1] + "\n", flush=True)
     for line in subject.told:
         print(line)
@@ -159,8 +163,14 @@ def run(arguments: argparse.Namespace, speaker: Speaker, folder: Path | None, ta
     if arguments.json is not None:
         replace(arguments.json, json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
     if arguments.svg is not None:
-        replace(arguments.svg, calibration.diagram(facts["parts"]["calibration"]))
+        replace(arguments.svg, calibration.diagram(facts["parts"]["calibration"]["figures"]))
     return facts
+
+
+def shown(name: str, part: Mapping[str, Any], heading: str = "") -> str:
+    """Title and table of one part's figures, as text and as Markdown."""
+    drawn = "" if name in ("end-to-end", "speed") else f" ({part['n']} samples each, seed {part['seed']})"
+    return f"{heading}{PARTS[name].title}{drawn}\n\n{PARTS[name].table(part['figures'])}"
 
 
 @contextmanager

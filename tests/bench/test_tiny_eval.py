@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench.__main__ import main
 from bench.config import EMBEDDED_MODEL
 from bench.settings import SETTINGS
 from bench.tiny import architecture, calibration, card, endtoend, evaluate, parts, regression, robustness, smoke, speed, targets, tokenizer
@@ -191,11 +192,26 @@ def test_flags_choose_parts() -> None:
 def test_figures_are_kept_and_printed_from_what_is_kept(evaluated: Path) -> None:
     facts = parts.read(evaluated / "e.json")
     assert facts["model"]["parameters"] < 8e6 and facts["parts"].keys() == {"skills"}
-    assert facts["parts"]["skills"]["scores"]["judge"] == {"right": 0, "total": 2}
-    assert parts.PARTS["skills"].table(facts["parts"]["skills"]) in (evaluated / "report.txt").read_text()
+    assert facts["parts"]["skills"]["figures"]["scores"]["judge"] == {"right": 0, "total": 2}
+    assert parts.shown("skills", facts["parts"]["skills"]) in (evaluated / "report.txt").read_text()
 
 
-def test_the_card_is_filled_between_its_markers(evaluated: Path, tmp_path: Path) -> None:
+def test_parts_are_kept_only_of_the_same_weights(evaluated: Path, tmp_path: Path) -> None:
+    words = tokenizer.with_vocabulary_of((evaluated / "model" / "tokenizer.json").read_text())
+    speaker = evaluate.Speaker(architecture.load(evaluated / "model"), Encoder(words, QWEN), QWEN)
+    facts = parts.read(evaluated / "e.json")
+    facts["parts"]["speed"] = {"seed": 1, "n": 1, "figures": {}}
+    (tmp_path / "e.json").write_text(json.dumps(facts))
+    options = arguments(tmp_path, "--json", str(tmp_path / "e.json"), "--keep", "--n", "1")
+    assert parts.run(options, speaker, evaluated / "model", {"judge": 1.0})["parts"].keys() == {"skills", "speed"}
+    facts["model"]["weights"] = "0" * 64
+    (tmp_path / "e.json").write_text(json.dumps(facts))
+    assert parts.run(options, speaker, None, {"judge": 1.0})["parts"].keys() == {"skills"}
+    again = parts.read(tmp_path / "e.json")["model"]["weights"]
+    assert again == regression.weights_digest(evaluated / "model"), "an export in memory is the folder's"
+
+
+def test_the_card_is_filled_between_its_markers(evaluated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     docs = tmp_path / "docs.md"
     docs.write_text(f"before\n{card.BEGIN.format('')}\nold\n{card.END.format('')}\nafter\n")
     facts = parts.read(evaluated / "e.json")
@@ -205,7 +221,8 @@ def test_the_card_is_filled_between_its_markers(evaluated: Path, tmp_path: Path)
     assert "| judge | 0.000 (0/2;" in once and "≥ 0.95, missed" in once
     assert "Not measured: end-to-end, robustness, calibration, speed." in once
     assert docs.read_text().startswith("before\n") and docs.read_text().endswith("after\n") and "old" not in docs.read_text()
-    card.fill(facts, evaluated / "model", docs)
+    monkeypatch.chdir(tmp_path)
+    assert main(["train-tiny", "--card", str(evaluated / "e.json"), "--out", str(evaluated / "model")]) == 0
     assert (evaluated / "model" / "README.md").read_text() == once
 
 
