@@ -57,7 +57,7 @@ def _pipeline(python: str, folder: Path) -> list[list[str]]:
         [*run, "index", "search", "collection", "how to bake"],
         [*run, "index", "check", "collection"],
         [*run, "safety", "score", "How do I bake bread?"],
-        [*run, "ask", "How is bread baked?", "--collection", "collection", "--model", str(TINY), "--prompts", "compact"],
+        [*run, "ask", "How is bread baked?", "--collection", "collection", "--model", str(TINY), "--row", "enriched"],
     ]
 
 

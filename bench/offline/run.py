@@ -22,7 +22,14 @@ from bench.offline.parts import ROOT, Part, planted
 from models.environment import GUARD
 
 _HERE = Path(__file__).resolve().parent
-_NAMESPACES = (("unshare", "-rnm"), ("unshare", "-rn"), ("unshare", "-nm"), ("unshare", "-n"))
+# Where processes have a namespace too, none of them outlives the part, however it ends.
+_NAMESPACES = (
+    ("unshare", "-rnmpf", "--mount-proc", "--kill-child"),
+    ("unshare", "-rnm"),
+    ("unshare", "-rn"),
+    ("unshare", "-nm"),
+    ("unshare", "-n"),
+)
 
 
 @dataclass(frozen=True)
@@ -123,8 +130,17 @@ def _watched(name: str, folder: Path, commands: object, watches: Watches, second
     }
     (notes / "orders.json").write_text(json.dumps(orders), encoding="utf-8")
     command = [*watches.namespace, sys.executable, "-I", str(_HERE / "watch.py"), str(notes / "orders.json"), str(notes / "result.json")]
-    with (notes / "log").open("wb") as log:
-        subprocess.run(command, cwd=work, env=bare(folder), stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False)
+    environment = bare(folder)
+    # Its standard input is a lifeline: it ends with everything below when this process is gone, however it went.
+    with (
+        (notes / "log").open("wb") as log,
+        subprocess.Popen(command, cwd=work, env=environment, stdin=subprocess.PIPE, stdout=log, stderr=log) as watch,
+    ):
+        try:
+            watch.wait()
+        except BaseException:
+            watch.communicate()
+            raise
     return _read(name, notes, home)
 
 

@@ -15,6 +15,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -39,6 +40,7 @@ def main(orders: Path, result: Path) -> int:
         except OSError as error:
             told["sealed"] = f"no loopback of its own: {error}"
         _cover()
+    threading.Thread(target=_lifeline, daemon=True).start()
     deadline = time.monotonic() + float(asked["seconds"])
     codes: list[int] = []
     for command in asked["commands"]:
@@ -55,12 +57,26 @@ def main(orders: Path, result: Path) -> int:
     return 0
 
 
+_children: list[subprocess.Popen[bytes]] = []
+
+
+def _lifeline() -> None:
+    """Ends all when whoever started this is gone."""
+    while os.read(0, 1):
+        pass
+    for child in _children:
+        with contextlib.suppress(OSError):
+            os.killpg(child.pid, signal.SIGKILL)
+    os._exit(125)  # the first process of a namespace takes all others with it
+
+
 def _run(command: list[str], deadline: float) -> int:
     try:
         child = subprocess.Popen(command, stdin=subprocess.DEVNULL, process_group=0)
     except OSError as error:
         print(f"{command[0]}: {error.strerror}", file=sys.stderr)
         return 127
+    _children[:] = [child]
     try:
         return child.wait(timeout=max(1.0, deadline - time.monotonic()))
     except (subprocess.TimeoutExpired, KeyboardInterrupt):

@@ -1,15 +1,18 @@
 """The offline proof: what each watch takes for a stray, and that a planted one is seen, from Python and from C."""
 
+import contextlib
 import ipaddress
 import json
 import os
 import runpy
+import signal
 import socket
 import struct
 import subprocess
 import sys
+import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -22,6 +25,7 @@ from bench.offline import run as running
 from bench.offline.parts import EXTRA, PARTS, Part, chosen
 from bench.offline.run import Seen, Watches, available, bare, run_part, self_test
 
+ROOT = Path(__file__).parents[2]
 GUARD = Path(running.__file__).parent / "guard" / "sitecustomize.py"
 guard = runpy.run_path(str(GUARD), run_name="guard")
 HERE = available()
@@ -260,6 +264,45 @@ def test_a_part_that_fails_or_hangs_or_cannot_run() -> None:
     assert "exit code 127" in run_part(absent, Watches((), False)).failed
     skipped = run_part(quick("", why_not=lambda: "no GPU"), HERE)
     assert skipped.skipped == "no GPU" and not skipped.failed
+
+
+LEAVES = "import subprocess, time; subprocess.Popen(['sleep', '300'], start_new_session=True); print('begun', flush=True); time.sleep(300)"
+RUNNER = """
+import sys
+from pathlib import Path
+from bench.offline.parts import Part
+from bench.offline.run import available, run_part
+run_part(Part("x", "", lambda python, folder: [[python, "-c", sys.argv[1]]]), available(), Path(sys.argv[2]))
+"""
+
+
+@pytest.mark.skipif("--kill-child" not in HERE.namespace, reason="no namespace of processes here")
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_nothing_outlives_a_runner_that_is_killed(tmp_path: Path, number: int) -> None:
+    runner = subprocess.Popen([sys.executable, "-c", RUNNER, LEAVES, str(tmp_path)], cwd=ROOT, stderr=subprocess.DEVNULL)
+    log = tmp_path / "x" / "notes" / "log"
+    wait_until(lambda: log.is_file() and b"begun" in log.read_bytes())
+    assert below(tmp_path)
+    runner.send_signal(number)
+    runner.wait()
+    wait_until(lambda: not below(tmp_path))
+
+
+def below(folder: Path) -> list[int]:
+    """Processes whose environment names this folder."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if f"HOME={folder}".encode() in path.read_bytes():
+                found.append(int(path.parent.name))
+    return found
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < deadline, "waited for a minute"
+        time.sleep(0.05)
 
 
 def test_another_sitecustomize_still_runs(tmp_path: Path) -> None:
