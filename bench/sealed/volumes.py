@@ -175,11 +175,14 @@ class Volumes:
 
     def _room(self, least: int) -> int:
         """Bytes left in the volume that is being filled; a new one when fewer than `least` (or its whole size) are."""
-        used = sum(size for medium, size in self.media.items() if medium.startswith(f"{self.volume}/"))
+        used = self._used(self.volume)
         if self.limit - used < min(least, self.limit):
             self.volume, used = f"volume-{int(self.volume[-3:]) + 1:03}", 0
         (self.out / self.volume).mkdir(parents=True, exist_ok=True)
         return self.limit - used
+
+    def _used(self, volume: str) -> int:
+        return sum(size for medium, size in self.media.items() if medium.startswith(f"{volume}/"))
 
     def _remember(self, one: Stored) -> None:
         self._know(one)
@@ -213,6 +216,11 @@ class Volumes:
                 self.media[medium] = ends[medium]
             else:
                 path.unlink()  # half-written, or not ours
+        for volume in {medium.split("/")[0] for medium in self.media}:
+            if self._used(volume) > self.limit:  # it was made for a larger size: written again
+                for medium in [one for one in self.media if one.startswith(f"{volume}/")]:
+                    (self.out / medium).unlink()
+                    del self.media[medium]
         for one in found:
             if all(part.medium in self.media for part in one.parts):
                 self._know(one)

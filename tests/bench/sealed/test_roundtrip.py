@@ -116,6 +116,13 @@ def test_a_smaller_bundle_in_the_same_place_leaves_nothing_behind(contents: Cont
     assert not list((tmp_path / "out").glob("volume-*/*safetensors*"))
 
 
+def test_made_again_for_smaller_media(contents: Contents, tmp_path: Path) -> None:
+    write(contents, tmp_path / "out", 10**9)
+    write(contents, tmp_path / "out", VOLUME)
+    sizes = {volume.name: sum(one.stat().st_size for one in volume.iterdir()) for volume in (tmp_path / "out").glob("volume-*")}
+    assert max(sizes.values()) <= VOLUME and _verified(tmp_path / "out")
+
+
 def test_a_source_that_changes_meanwhile(contents: Contents, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from dataclasses import replace
 
