@@ -170,9 +170,9 @@ class Trainer:
         begun = saved = logged = 0.0
         snapshot = int(facts["minutes"] / plan.snapshot_minutes)
         earlier, progress = facts["minutes"], plan.progress(facts["step"], facts["minutes"])
-        source = self.batches()
+        source, parent = self.batches(), os.getppid()
         with (plan.folder / "log.jsonl").open("a", encoding="utf-8") as log:
-            while progress < 1:
+            while progress < 1 and (plan.procs == 1 or os.getppid() == parent):  # a killed command leaves nobody training on
                 step, parts = next(source)
                 for n, rows in enumerate(parts):
                     self._part(rows, hash_of(plan.seed, self.rank, step, n), plan.lm * (1 - progress))
