@@ -78,6 +78,16 @@ class SentenceEncoder:
             return np.zeros((0, self.nature.dimension), np.float32)
         return self._encode([text or " " for text in texts])
 
+    def token_vectors(self, texts: Sequence[str]) -> list[Floats]:
+        """Of each text (tokens, dimension), float32, unit length each; without the marks at both ends."""
+        if not texts:
+            return []
+        made = self.model.encode(
+            [text or " " for text in texts], batch_size=self.batch, output_value="token_embeddings", show_progress_bar=False
+        )
+        rows = [np.asarray(one.cpu(), np.float32)[1:-1] for one in made]
+        return [row / np.maximum(np.linalg.norm(row, axis=1, keepdims=True), 1e-9) for row in rows]
+
     def _encode(self, items: Sequence[Any]) -> Floats:
         made: Floats = self.model.encode(
             list(items), batch_size=self.batch, convert_to_numpy=True, normalize_embeddings=True, show_progress_bar=False

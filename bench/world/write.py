@@ -85,7 +85,7 @@ def write_world(
     aside = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        _remove_orphans(target)
+        remove_orphans(target)
         shutil.rmtree(aside, ignore_errors=True)
         facts = _make(aside, parameters, media, workers, progress or (lambda done, total, what: None))
         stamp = {"parameters": asdict(parameters), "facts": facts}
@@ -143,7 +143,7 @@ def _finished(target: Path, parameters: Parameters) -> Written | None:
     return there
 
 
-def _remove_orphans(target: Path) -> None:
+def remove_orphans(target: Path) -> None:
     """Half-made worlds of processes that are gone."""
     for path in target.parent.glob(f".{target.name}.*.part"):
         pid = path.name.split(".")[-2]
