@@ -43,7 +43,7 @@ help:
 	@echo "make check DATA=…   lint a data set      make caption DATA=… MODEL=…   its offline captions"
 	@echo "make train-tiny     train the embedded model from nothing      make eval-tiny   score it"
 	@echo "make video-bench    the keyframe sampler on 4K60 clips, measured here"
-	@echo "make ask Q=… IMAGE=…    a question about a picture over your own collections (docs/pipeline.md; no chat model is embedded for it yet)"
+	@echo "make ask Q=… IMAGE=…    a question about a picture, over the sample world or your own collections (docs/pipeline.md)"
 	@echo "make serve|plan     vLLM on this machine's GPUs: MODEL= GPU=      make profile     latency of its agent rounds"
 	@echo "make models         the model cards, GPUs needed, what lies here (IN=folder) and how to fetch the rest on a connected machine"
 	@echo "make doctor         what works on this machine and what does not, each line with its remedy: MODEL= JUDGE= DATA= GPU="
@@ -107,7 +107,7 @@ video-bench: $(READY)
 	@$(PY) -m video bench $(ARGS)
 
 ask: $(READY)
-	@$(PY) -m pipeline ask $(call flag,Q,) $(call flag,IMAGE,--image) $(ARGS)
+	@$(PY) -m bench ask $(call flag,Q,) $(call flag,IMAGE,--image) $(call flag,MODEL,--model) $(ARGS)
 
 profile: $(READY)
 	@$(PY) -m models profile $(call flag,RUN,--replay) $(call flag,MODEL,--model) $(call flag,GPU,--gpus) $(ARGS)

@@ -153,6 +153,18 @@ def _eval(arguments: argparse.Namespace) -> int:
     return run_eval(arguments)
 
 
+def _ask_options(parser: argparse.ArgumentParser) -> None:
+    from bench.cuem.ask import add_arguments
+
+    add_arguments(parser)
+
+
+def _ask(arguments: argparse.Namespace) -> int:
+    from bench.cuem.ask import run
+
+    return run(arguments)
+
+
 def _suite(suite: Suite) -> Command:
     return Command(suite.help, lambda parser: suite.load().add_arguments(parser), lambda arguments: int(suite.load().run(arguments)))
 
@@ -226,6 +238,7 @@ COMMANDS: Mapping[str, Command] = {
     "verify": Command("check every byte of a bundle, or of what was unpacked", _unpacker_options, _verify),
     "doctor": Command("what works on this machine and what does not, each line with its remedy", _doctor_options, _doctor),
     "test-offline": Command("run everything with loopback only, and prove that nothing leaves", _offline_options, _offline),
+    "ask": Command("one question about a picture, over the sample world unless other collections are named", _ask_options, _ask),
     "compare": Command("two runs, question by question", _compare_options, _compare),
     **{name: _suite(suite) for name, suite in SUITES.items()},
 }

@@ -22,6 +22,12 @@ from pipeline.settings import CHAT, Equipment, Settings, Use, read_settings
 
 def add_parser(parent: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     ask = parent.add_parser("ask", help="one question about pictures")
+    add_options(ask)
+    ask.set_defaults(run=answer_question)
+
+
+def add_options(ask: argparse.ArgumentParser, *, needs_model: bool = True) -> None:
+    """The command's options; bench/ wraps it with a model and collections of its own."""
     ask.add_argument("question", nargs="?", default="")
     ask.add_argument("--image", type=Path, action="append", default=[], help="may be given several times")
     ask.add_argument("--collection", type=Path, action="append", default=[], help="may be given several times")
@@ -30,7 +36,7 @@ def add_parser(parent: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     ask.add_argument("--graph", type=Path, help="a data set folder of kg/: its retriever is asked as an application")
     ask.add_argument("--config", type=Path, help="a YAML file of collections, applications, policy, thresholds: see pipeline/settings.py")
     ask.add_argument("--app", action="append", default=[], help="an application: module:Class, file.py:Class, or an entry point")
-    ask.add_argument("--model", required=True, help="a folder, or the name that a server gives its model")
+    ask.add_argument("--model", required=needs_model, help="a folder, or the name that a server gives its model")
     ask.add_argument("--engine", default="transformers", help=", ".join(ENGINES))
     ask.add_argument("--url", action="append", default=[], help="of the server, for engine openai")
     ask.add_argument("--prompts", help="full, compact, or a folder")
@@ -45,10 +51,10 @@ def add_parser(parent: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     ask.add_argument("--journal", type=Path, help="keep the calls' journal here (default: forgotten at the end)")
     ask.add_argument("--cache", type=Path, default=Path(".cache/pictures"), help="prepared pictures")
     ask.add_argument("--trace", action="store_true", help="print each stage's input and output")
-    ask.set_defaults(run=_ask)
 
 
-def _ask(args: argparse.Namespace) -> int:
+def answer_question(args: argparse.Namespace) -> int:
+    """Answers and prints; 0. Raises UserError."""
     if args.row not in ROWS:
         raise ConfigError(f"no row {args.row!r}", remedy=f"rows: {', '.join(ROWS)}")
     if args.engine not in ENGINES:

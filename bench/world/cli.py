@@ -29,12 +29,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--clips", default=DEFAULT_CLIPS, help=f"WIDTHxHEIGHT@FPS, for example {EXAMPLES}; or none (default {DEFAULT_CLIPS})"
     )
     parser.add_argument("--keyframes", action="store_true", default=None, help="with --clips none: chosen pictures all the same")
+    parser.add_argument(
+        "--collections", action="store_true", help="in place of a knowledge graph: collections, pictures and questions for CUE-M (make ask)"
+    )
     parser.add_argument("--workers", default="2", help="processes (default 2)")
     parser.add_argument("--out", required=True, type=Path, help="the folder to make; a finished world of the same options stays")
 
 
 def run(args: argparse.Namespace) -> int:
     """Make the world; 0 when it is there. Raises: UserError, for the caller to print with exit code 2."""
+    if args.collections:
+        return _collections(args)
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description}"),
@@ -68,6 +73,15 @@ def run(args: argparse.Namespace) -> int:
     what = "made" if made.made else "is there already"
     counts = f"{made.entities:,} entities, {made.edges:,} edges, {made.questions:,} questions, {made.clips:,} clips"
     print(f"{made.path}: {what}; {counts}")
+    return 0
+
+
+def _collections(args: argparse.Namespace) -> int:
+    from bench.cuem.sample import Parameters, sample_world
+
+    parameters = Parameters(seed=_whole("--seed", args.seed), creatures=_whole("--creatures", args.creatures))
+    made = sample_world(args.out, parameters, lambda text: print(text, file=sys.stderr))
+    print(f"{args.out}: {'made' if made else 'is there already'}")
     return 0
 
 
