@@ -1,6 +1,7 @@
 """The decoding loop: one prefill, then a token per row and step; finished rows leave the batch. Greedy, sampled, or constrained.
 
-Written out instead of `generate`, whose bookkeeping costs a small model more than its arithmetic. Knows no text and no pictures.
+What all rows of a batch begin with goes through the model once, and its keys and values are copied to every row. Written out instead of
+`generate`, whose bookkeeping costs a small model more than its arithmetic. Knows no text and no pictures.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from models.groups import shared
 from models.hf import Loaded, new_cache
 
 Allowed = Callable[[list[int], torch.Tensor], int]  # (tokens so far, this row's logits) → the next token
@@ -19,10 +21,14 @@ Allowed = Callable[[list[int], torch.Tensor], int]  # (tokens so far, this row's
 
 @dataclass
 class Row:
-    """One reply in the making. `choose` replaces the argmax where decoding is sampled or constrained."""
+    """One reply in the making. `choose` replaces the argmax where decoding is sampled or constrained.
+
+    `kinds` are `ids` with a number of its own for each picture's placeholders (`Encoded.kinds`): rows that agree in them agree in pictures.
+    """
 
     index: int
     ids: np.ndarray
+    kinds: np.ndarray
     positions: np.ndarray  # (3 or 1, tokens)
     pictures: torch.Tensor | None  # (placeholders, hidden), in order
     limit: int
@@ -78,34 +84,59 @@ def _next(live: Sequence[Row], logits: torch.Tensor) -> list[int]:
 
 
 def _prefill(loaded: Loaded, rows: Sequence[Row], cache: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Left-padded prompts through the model: (rows, vocabulary) logits, (rows, length) validity, (3 or 1, rows) last positions."""
-    length = max(len(row.ids) for row in rows)
+    """Prompts through the model: (rows, vocabulary) logits, (rows, length) validity, (3 or 1, rows) last positions.
+
+    The common beginning of all rows once, then the rest of each, padded on the left.
+    """
+    once = shared([row.kinds for row in rows])
+    if once:
+        _pass(loaded, rows[:1], 0, once, cache)
+        cache.batch_repeat_interleave(len(rows))
+    return _pass(loaded, rows, once, None, cache)
+
+
+def _pass(loaded: Loaded, rows: Sequence[Row], begin: int, end: int | None, cache: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Tokens `begin` to `end` of every row through the model; those before are in the cache. As `_prefill`."""
+    parts = [row.ids[begin:end] for row in rows]
+    length = max(map(len, parts))
     ids = np.zeros((len(rows), length), dtype=np.int64)
-    valid = np.zeros((len(rows), length), dtype=bool)
+    valid = np.zeros((len(rows), begin + length), dtype=bool)
+    valid[:, :begin] = True
     place = np.zeros((rows[0].positions.shape[0], len(rows), length), dtype=np.int64)
-    for r, row in enumerate(rows):
-        ids[r, length - len(row.ids) :] = row.ids
-        valid[r, length - len(row.ids) :] = True
-        place[:, r, length - len(row.ids) :] = row.positions
+    for r, (row, part) in enumerate(zip(rows, parts, strict=True)):
+        ids[r, length - len(part) :] = part
+        valid[r, begin + length - len(part) :] = True
+        place[:, r, length - len(part) :] = row.positions[:, begin:end]
     ids_t, valid_t, place_t = (torch.from_numpy(a).to(loaded.device) for a in (ids, valid, place))
     embeds = loaded.model.get_input_embeddings()(ids_t)
-    pictures = [row.pictures for row in rows if row.pictures is not None]
+    pictures = [tokens for row in rows if (tokens := _shown(loaded, row, begin, end)) is not None]
     if pictures:
-        slots = (ids_t == loaded.image_token) & valid_t
+        slots = (ids_t == loaded.image_token) & valid_t[:, begin:]
         embeds = embeds.masked_scatter(slots[..., None], torch.cat(pictures).to(embeds.dtype))
     logits = _forward(loaded, embeds, _mask(valid_t, length), place_t, cache)
     return logits, valid_t, place_t[..., -1]
 
 
-def _mask(valid: torch.Tensor, queries: int) -> torch.Tensor | None:
-    """(rows, 1, queries, keys), True where attended. None when plain causal attention is meant (no padding)."""
-    if bool(valid.all()):
+def _shown(loaded: Loaded, row: Row, begin: int, end: int | None) -> torch.Tensor | None:
+    """The row's picture tokens whose placeholders stand from `begin` to `end`."""
+    if row.pictures is None:
         return None
+    slots = row.ids == loaded.image_token
+    first = int(slots[:begin].sum())
+    return row.pictures[first : first + int(slots[begin:end].sum())]
+
+
+def _mask(valid: torch.Tensor, queries: int) -> torch.Tensor | None:
+    """(rows, 1, queries, keys), True where attended. None when plain causal attention is meant (no padding, no cache)."""
     keys = valid.shape[1]
     if queries == 1:
-        return valid[:, None, None, :]
+        return None if bool(valid.all()) else valid[:, None, None, :]
+    if queries == keys and bool(valid.all()):
+        return None
     causal = torch.ones(queries, keys, dtype=torch.bool, device=valid.device).tril(keys - queries)
-    own = torch.eye(queries, keys, dtype=torch.bool, device=valid.device)  # a padding row attends to itself: no row is empty, no NaN
+    # A padding row attends to itself: no row is empty, no NaN.
+    own = torch.eye(queries, dtype=torch.bool, device=valid.device)
+    own = torch.nn.functional.pad(own, (keys - queries, 0))
     return (causal & valid[:, None, :])[:, None] | own
 
 

@@ -1,7 +1,7 @@
 """The transformers engine: answers a batch of requests with a model in this process (CPU or one GPU). A `BatchEngine`.
 
-Rows of like length share a batch, within a token budget; a picture's tokens are computed once per picture. Text-only models refuse
-pictures before the run starts. Try: python -m models chat FOLDER "hello"
+Prompts that begin alike share a batch, within a token budget, and what they begin with is computed once; a picture's tokens are computed
+once per picture. Text-only models refuse pictures before the run starts. Try: python -m models chat FOLDER "hello"
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from models.decode import Row, decode
 from models.encode import Encoded, encode, word_ids
 from models.engines import Workload
 from models.errors import CallFailed, ModelError
+from models.groups import groups
 from models.hf import Loaded, Size, features, load, positions, size_of
 from models.pictures import open_rgb
 from models.pictures import size_of as shown_size
@@ -93,7 +94,9 @@ class TransformersEngine:
                 encoded[i] = result
             else:
                 yield i, fault
-        for group in self._groups(encoded, requests):
+        known = list(encoded)
+        for places in groups([encoded[i].kinds for i in known], self.batch, _BATCH_TOKENS):
+            group = [known[place] for place in places]
             yield from self._run(group, requests, encoded, begun)
             begun = time.perf_counter()
 
@@ -102,19 +105,6 @@ class TransformersEngine:
         if len(encoded.ids) < context:
             return None
         return CallFailed("too-long", f"the prompt has {len(encoded.ids)} tokens, the model's context {context}")
-
-    def _groups(self, encoded: dict[int, Encoded], requests: Sequence[Request]) -> Iterator[list[int]]:
-        """Longest first (a batch that does not fit fails early), like lengths together."""
-        group: list[int] = []
-        widest = 0
-        for i in sorted(encoded, key=lambda i: (-len(encoded[i].ids), i)):
-            widest = max(widest, len(encoded[i].ids))
-            if group and (len(group) >= self.batch or widest * (len(group) + 1) > _BATCH_TOKENS):
-                yield group
-                group, widest = [], len(encoded[i].ids)
-            group.append(i)
-        if group:
-            yield group
 
     def _run(
         self, group: list[int], requests: Sequence[Request], encoded: dict[int, Encoded], begun: float
@@ -150,6 +140,7 @@ class TransformersEngine:
         return Row(
             index=i,
             ids=encoded.ids,
+            kinds=encoded.kinds,
             positions=positions(self.loaded, encoded.ids, encoded.sizes),
             pictures=torch.cat(pictures) if pictures else None,
             limit=min(request.decoding.max_tokens, room),
