@@ -88,9 +88,10 @@ def run(arguments: argparse.Namespace) -> int:
             lr=arguments.lr, mix=_mix(arguments.mix, MIX), shards=40,
         )  # fmt: skip
         train(plan)
-        curves.write(folder / "log.jsonl", folder / "curves.svg")
         stages.export(folder, family, plan.out, target, card(family.name, plan.out))
-        print(f"exported to {target}; curves: {folder / 'curves.svg'}")
+        print(f"exported to {target}")
+        curves.write(folder / "log.jsonl", folder / "curves.svg")
+        print(f"curves: {folder / 'curves.svg'}")
     return 0
 
 

@@ -31,7 +31,8 @@ def smoke(cache: Path, family_name: str = "qwen2.5-vl", seed: int = 9, procs: in
     shutil.rmtree(folder, ignore_errors=True)
     stages.fresh(folder, family, seed)
     plan = Plan(
-        folder, cache / "smoke", family.name, seed, steps=steps, procs=procs, tokens=TOKENS, parts=PARTS, mix=MIX, shards=1, average=0.95
+        folder, cache / "smoke", family.name, seed, steps=steps, procs=procs, tokens=TOKENS, parts=PARTS, mix=MIX, shards=1, average=0.95,
+        compiled=False,  # compiling takes longer than these steps, and a C++ compiler
     )  # fmt: skip
     train(plan)
     model, encoder, _ = averaged(plan.out, family, folder)
