@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import itertools
 import json
 import os
 import re
@@ -67,16 +68,21 @@ class Volumes:
         self.media: dict[str, int] = {}
         self.sizes: set[int] = set()
         self.pack, self.waiting = io.BytesIO(), list[tuple[str, int, int]]()
-        self.volume = "volume-001"
+        self.used: dict[str, int] = {}
         self._resume()
 
     def add(self, item: Item) -> str:
         """Stores an item's contents unless they are there; its sha256. Raises DataError when it changes or cannot be read meanwhile."""
         size = item.size
-        if isinstance(item.source, bytes) or size <= SMALL:
+        if size <= min(SMALL, self.limit // 8):
             sha = self._small(item.source if isinstance(item.source, bytes) else item.source.read_bytes())
+        elif isinstance(item.source, bytes):
+            half = self.out / ".half-source"
+            half.write_bytes(item.source)
+            sha = self._large(half, size, Path(item.path).name)
+            half.unlink()
         else:
-            sha = self._large(item.source, size)
+            sha = self._large(item.source, size, item.source.name)
         self.done += size
         self.tell(self.done, item.path)
         return sha
@@ -86,7 +92,8 @@ class Volumes:
         self._close_pack()
         self.stored = {sha: one for sha, one in self.stored.items() if sha in needed}
         keep = {part.medium for one in self.stored.values() for part in one.parts}
-        self.media = {medium: size for medium, size in self.media.items() if medium in keep}
+        for medium in [one for one in self.media if one not in keep]:
+            self._forget(medium)
         for path in self.out.glob("volume-*/*"):
             if path.relative_to(self.out).as_posix() not in keep:
                 path.unlink()
@@ -100,7 +107,7 @@ class Volumes:
         sha = hashlib.sha256(contents).hexdigest()
         if sha in self.stored or any(sha == one for one, _, _ in self.waiting):
             return sha
-        if self.pack.tell() + len(contents) > min(PACK, self._room(len(contents))):
+        if self.pack.tell() + len(contents) > min(PACK, self.limit // 4):
             self._close_pack()
         self.waiting.append((sha, self.pack.tell(), len(contents)))
         self.pack.write(contents)
@@ -110,8 +117,8 @@ class Volumes:
         if not self.waiting:
             return
         contents = self.pack.getvalue()
-        self._room(len(contents))
-        medium = f"{self.volume}/{hashlib.sha256(contents).hexdigest()[:12]}-pack"
+        volume, _ = self._room(len(contents))
+        medium = f"{volume}/{hashlib.sha256(contents).hexdigest()[:12]}-pack"
         self._write_small(medium, contents)
         for sha, offset, length in self.waiting:
             self._remember(Stored(sha, (Part(medium, offset, length),) if length else ()))
@@ -125,11 +132,11 @@ class Volumes:
             file.flush()
             os.fsync(file.fileno())
         half.replace(path)
-        self.media[medium] = len(contents)
+        self._count(medium, len(contents))
 
     # ---- large ones ----
 
-    def _large(self, source: Path, size: int) -> str:
+    def _large(self, source: Path, size: int, name: str) -> str:
         stat = source.stat()
         seen = (str(source.resolve()), stat.st_ino, size, stat.st_mtime_ns)
         if seen in self.by_source:
@@ -140,7 +147,7 @@ class Volumes:
                 if sha in self.stored:
                     self._remember(Stored(sha, self.stored[sha].parts, seen))
                     return sha
-            stored = self._write_large(source, size, seen)
+            stored = self._write_large(source, size, re.sub(r"[^A-Za-z0-9._-]+", "_", name)[-150:], seen)
         except BadPart as error:
             raise DataError(str(error), where=str(source), remedy="is it being written? run the same command again") from None
         after = source.stat()
@@ -149,40 +156,47 @@ class Volumes:
         self._remember(stored)
         return stored.sha256
 
-    def _write_large(self, source: Path, size: int, seen: tuple[str, int, int, int]) -> Stored:
-        name = re.sub(r"[^A-Za-z0-9._-]+", "_", source.name)[-150:]
+    def _write_large(self, source: Path, size: int, name: str, seen: tuple[str, int, int, int]) -> Stored:
         halves, offset = list[tuple[str, Path, int]](), 0
         digest = hashlib.sha256()
         while offset < size:
-            length = min(size - offset, self._room(min(size - offset, 1 << 20)), FAT32_FILE)
-            half = self.out / self.volume / f".half-{len(halves)}"
+            volume, room = self._room(min(size - offset, 1 << 20))
+            length = min(size - offset, room, FAT32_FILE)
+            half = self.out / volume / f".half-{len(halves)}"
             with half.open("wb") as file:
                 self.copier.pour([Piece(source, offset, length)], file, digest=digest)
                 os.fsync(file.fileno())
-            self.media[f"{self.volume}/{half.name}"] = length  # the volume's room, until it has its name
-            halves.append((self.volume, half, length))
+            self._count(f"{volume}/{half.name}", length)  # takes the volume's room until it has its name
+            halves.append((volume, half, length))
             offset += length
         sha, parts = digest.hexdigest(), []
         for number, (volume, half, length) in enumerate(halves, 1):
             medium = f"{volume}/{sha[:12]}-{name}" + (f".{number:03}" if len(halves) > 1 else "")
             half.replace(self.out / medium)
-            del self.media[f"{volume}/{half.name}"]
-            self.media[medium] = length
+            self._forget(f"{volume}/{half.name}")
+            self._count(medium, length)
             parts.append(Part(medium, 0, length))
         return Stored(sha, tuple(parts), seen)
 
     # ---- room, and memory of what is there ----
 
-    def _room(self, least: int) -> int:
-        """Bytes left in the volume that is being filled; a new one when fewer than `least` (or its whole size) are."""
-        used = self._used(self.volume)
-        if self.limit - used < min(least, self.limit):
-            self.volume, used = f"volume-{int(self.volume[-3:]) + 1:03}", 0
-        (self.out / self.volume).mkdir(parents=True, exist_ok=True)
-        return self.limit - used
+    def _room(self, least: int) -> tuple[str, int]:
+        """The first volume that has room for `least` bytes (or is empty), made if need be, and how many it has."""
+        for number in itertools.count(1):
+            volume = f"volume-{number:03}"
+            room = self.limit - self.used.get(volume, 0)
+            if room >= min(least, self.limit):
+                (self.out / volume).mkdir(parents=True, exist_ok=True)
+                return volume, room
+        raise AssertionError("a new volume is empty")
 
-    def _used(self, volume: str) -> int:
-        return sum(size for medium, size in self.media.items() if medium.startswith(f"{volume}/"))
+    def _count(self, medium: str, size: int) -> None:
+        self._forget(medium)
+        self.media[medium] = size
+        self.used[medium.split("/")[0]] = self.used.get(medium.split("/")[0], 0) + size
+
+    def _forget(self, medium: str) -> None:
+        self.used[medium.split("/")[0]] = self.used.get(medium.split("/")[0], 0) - self.media.pop(medium, 0)
 
     def _remember(self, one: Stored) -> None:
         self._know(one)
@@ -213,15 +227,12 @@ class Volumes:
         for path in self.out.glob("volume-*/*"):
             medium = path.relative_to(self.out).as_posix()
             if medium in ends and path.stat().st_size == ends[medium]:
-                self.media[medium] = ends[medium]
+                self._count(medium, ends[medium])
             else:
                 path.unlink()  # half-written, or not ours
-        for volume in {medium.split("/")[0] for medium in self.media}:
-            if self._used(volume) > self.limit:  # it was made for a larger size: written again
-                for medium in [one for one in self.media if one.startswith(f"{volume}/")]:
-                    (self.out / medium).unlink()
-                    del self.media[medium]
+        for medium in [one for one in self.media if self.used[one.split("/")[0]] > self.limit]:  # made for a larger size
+            (self.out / medium).unlink()
+            self._forget(medium)
         for one in found:
             if all(part.medium in self.media for part in one.parts):
                 self._know(one)
-        self.volume = max((medium.split("/")[0] for medium in self.media), default="volume-001")

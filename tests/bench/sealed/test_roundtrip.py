@@ -116,9 +116,25 @@ def test_a_smaller_bundle_in_the_same_place_leaves_nothing_behind(contents: Cont
     assert not list((tmp_path / "out").glob("volume-*/*safetensors*"))
 
 
+@pytest.mark.parametrize("limit", [64_000, 100_000, 3_000_000])
+def test_any_size_of_volume_holds(contents: Contents, tmp_path: Path, limit: int) -> None:
+    """Also smaller than one file, whether it lies on the disk or comes out of git."""
+    from dataclasses import replace
+
+    from bench.sealed.items import Item
+
+    more = (*contents.items, Item("blob.bin", bytes(range(256)) * 2000, contents.root.id))
+    write(replace(contents, items=more), tmp_path / "out", limit)
+    sizes = [sum(one.stat().st_size for one in volume.iterdir()) for volume in (tmp_path / "out").glob("volume-*")]
+    assert max(sizes) <= limit and _verified(tmp_path / "out")
+    assert not write(replace(contents, items=more), tmp_path / "out", limit).new
+    assert not list((tmp_path / "out").rglob(".half*"))
+
+
 def test_made_again_for_smaller_media(contents: Contents, tmp_path: Path) -> None:
     write(contents, tmp_path / "out", 10**9)
     write(contents, tmp_path / "out", VOLUME)
+    assert sorted(one.name for one in (tmp_path / "out").glob("volume-*"))[0] == "volume-001"
     sizes = {volume.name: sum(one.stat().st_size for one in volume.iterdir()) for volume in (tmp_path / "out").glob("volume-*")}
     assert max(sizes.values()) <= VOLUME and _verified(tmp_path / "out")
 
