@@ -210,3 +210,31 @@ def test_processor_and_driver_are_read(tmp_path: Path) -> None:
     assert machine._driver("525.60.13", "12.8", version) == []
     version.write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.95.05  Tue Sep 23 10:11:16 UTC 2025\n")
     assert machine._driver("580.65.06", "13.0", version) == []
+
+
+@pytest.mark.parametrize(
+    ("mount", "said"),
+    [("size=16m,ro", "Read-only file system"), ("size=300k", "make room"), ("size=4m", "make room")],
+)
+@pytest.mark.parametrize("command", ["bundle", "unbundle"])
+def test_real_file_systems_that_are_full_or_read_only(
+    bundle: Path, contents: Contents, tmp_path: Path, mount: str, said: str, command: str
+) -> None:
+    """A tmpfs in a mount namespace of its own."""
+    where = tmp_path / "disk"
+    where.mkdir()
+    if subprocess.run(["unshare", "-rm", "mount", "-t", "tmpfs", "x", str(where)], capture_output=True).returncode:
+        pytest.skip("mount namespaces are not allowed here")
+    data = tmp_path / "data"
+    data.mkdir()
+    for number in range(6):
+        (data / f"{number}.bin").write_bytes(os.urandom(1 << 20))
+    words = {
+        "unbundle": f"{bundle}/unbundle.pyz --to {where}/there --no-install",
+        "bundle": f"{Path(__file__).with_name('write_target.py')} {where}/out {data}",
+    }[command]
+    script = f"mount -t tmpfs -o {mount} x {where} && {sys.executable} {words}; code=$?; ls -A {where}; exit $code"
+    done = subprocess.run(["unshare", "-rm", "sh", "-c", script], capture_output=True, text=True)
+    assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
+    assert said in done.stderr or "GB are free" in done.stderr
+    assert "there" not in done.stdout.split()
