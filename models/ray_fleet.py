@@ -26,6 +26,8 @@ from models.placement import Placement
 from models.server import Tell
 from models.vllm_flags import HOST, ServeOptions
 
+# Ray ends an actor's children with it, our watchdog among them, which then could not end the rest in order.
+_LEFT_ALONE = {"RAY_kill_child_processes_on_worker_exit": "0"}
 _POLL = 1.0  # seconds between two looks at the nodes
 _ANSWER = 60.0  # seconds that an actor may take to say how its servers are
 
@@ -161,6 +163,7 @@ class RayFleet:
                 num_gpus=count if kind == "GPU" else 0,
                 num_cpus=0 if kind == "GPU" else 1,
                 max_concurrency=4,  # it says how it is while it loads
+                runtime_env={"env_vars": _LEFT_ALONE},
                 scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False),
             )
             self._names.append(f"node {i + 1} of {len(fit)} ({node['NodeManagerHostname']})")

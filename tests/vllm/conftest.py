@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from models import processes
 from models.engines import ServerEngine
 from models.errors import CallFailed
 from models.fleet import Fleet, serve
@@ -23,6 +24,8 @@ from models.vllm_flags import ServeOptions
 
 ROOT = Path(__file__).parents[2]
 VENV = ROOT / ".venv-vllm"
+# Those that share a server follow one another; each of the others starts its own.
+ORDER = ("test_server", "test_errors", "test_kill", "test_internvl", "test_offline", "test_bench", "test_ray")
 CHECKPOINT = ROOT / "models" / "tiny-qwen2.5-vl"
 
 
@@ -32,11 +35,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     asked = "vllm" in str(config.getoption("markexpr", "")) or any("vllm" in str(arg) for arg in config.args)
-    for item in items:
-        if Path(item.fspath).parent == Path(__file__).parent:
-            item.add_marker(pytest.mark.vllm)
-            if not asked:
-                item.add_marker(pytest.mark.skip(reason="starts real vllm servers, which take minutes: make test-vllm"))
+    ours = [item for item in items if Path(item.fspath).parent == Path(__file__).parent]
+    for item in ours:
+        item.add_marker(pytest.mark.vllm)
+        if not asked:
+            item.add_marker(pytest.mark.skip(reason="starts real vllm servers, which take minutes: make test-vllm"))
+    ours.sort(key=lambda item: ORDER.index(Path(item.fspath).stem))
+    items[:] = [item for item in items if item not in ours] + ours
 
 
 @pytest.fixture(scope="session")
@@ -91,6 +96,7 @@ class OneServer:
         fleet, self._fleet = self._fleet, None
         if fleet is not None:
             fleet.stop()
+            assert [one for one in processes.servers() if one.owner == os.getpid()] == []
 
 
 @pytest.fixture(scope="session")

@@ -2,8 +2,8 @@
 
 import asyncio
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -16,14 +16,15 @@ from models.shape import read_shape
 from models.vllm_flags import ServeOptions
 
 
-@pytest.fixture(scope="module")
-def fleet(vllm: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+@pytest.fixture
+def fleet(one_server: Any, vllm: Path, tmp_path_factory: pytest.TempPathFactory) -> Fleet:
     folder = tmp_path_factory.mktemp("internvl") / "model"
     maker = Path(__file__).with_name("make_tiny.py")
     subprocess.run([vllm.with_name("python"), maker, "internvl", folder], check=True, capture_output=True, timeout=600)
     options = ServeOptions("tiny", pictures=10, sequences=16, max_tiles=2)
-    with serve(folder, Placement(device="cpu", context=4096), options, log_folder=folder.parent, vllm=str(vllm)) as running:
-        yield running
+    where = Placement(device="cpu", context=4096)
+    made: Fleet = one_server.use("internvl", lambda: serve(folder, where, options, log_folder=folder.parent, vllm=str(vllm)))
+    return made
 
 
 def test_pictures_choice_and_the_tile_budget(fleet: Fleet, tmp_path: Path) -> None:
