@@ -65,7 +65,8 @@ def _print(result: Result, before: str) -> None:
     colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     for i, line in enumerate(result.lines):
         mark = f"\033[{COLOURS[line.state]}m{MARKS[line.state]}\033[0m" if colour else MARKS[line.state]
-        print(f"  {mark} {result.check.name if not i else '':<12}{line.what}")
+        margin = "\n" + " " * 19
+        print(f"  {mark} {result.check.name if not i else '':<12}{line.what.strip().replace(chr(10), margin)}")
         if line.remedy:
-            print(f"       {'':<12}→ {line.remedy}")
+            print(f"       {'':<12}→ {line.remedy.replace(chr(10), margin)}")
     sys.stdout.flush()

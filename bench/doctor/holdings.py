@@ -39,6 +39,7 @@ def models(asked: Asked) -> Iterator[Line]:
 
 def _model(folder: Path, asked: Asked) -> Iterator[Line]:
     from models.checkpoint import inspect
+    from models.errors import ModelError
     from models.fleet import find_vllm, prepare
     from models.found import fitting, name_of
     from models.placement import Placement
@@ -55,11 +56,15 @@ def _model(folder: Path, asked: Asked) -> Iterator[Line]:
             yield fail(f"{folder.name}: {fault}", "copy the folder again, all its files")
         return
     if asked.gpus:
-        _, plan, misfits = prepare(folder, Placement(gpus=asked.gpus, context=asked.context), ServeOptions(folder.name), vllm=find_vllm())
-        for one in misfits:
-            yield fail(f"{folder.name}: {one.what}", one.remedy)
-        if not misfits:
-            yield ok(f"{said}; {plan}")
+        options, where = ServeOptions(folder.name), Placement(gpus=asked.gpus, context=asked.context)
+        try:
+            _, plan, misfits = prepare(folder, where, options, vllm=find_vllm())
+        except ModelError as error:  # the folder itself may be sound all the same
+            yield fail(f"{folder.name}: {error.what}", error.remedy or "docs/vllm.md says how GPUs are counted")
+        else:
+            yield from (fail(f"{folder.name}: {one.what}", one.remedy) for one in misfits)
+            if not misfits:
+                yield ok(f"{said}; {plan}")
     else:
         found = inspect(folder)
         yield ok(f"{said}, context {found.context:,}")

@@ -68,6 +68,11 @@ def _vllm(python: str, folder: Path) -> list[list[str]]:
     return [world, run]
 
 
+def _doctor(python: str, folder: Path) -> list[list[str]]:
+    doctor = [python, "-m", "bench", "doctor", "--only", "imports,loopback,ports,variables,models"]
+    return [doctor, [python, "-m", "models", "list", "--in", str(TINY.parent)]]
+
+
 def _no_vllm() -> str:
     return "" if (VLLM / "stamp").is_file() else "no .venv-vllm: scripts/make_vllm_venv.sh makes it (2.5 GB)"
 
@@ -82,6 +87,7 @@ PARTS: tuple[Part, ...] = (
     Part("video", "frames of a made clip by three strategies and both decoders", _video),
     Part("bench", "a made world, all six settings with the embedded model and judge, the report", _bench),
     Part("pipeline", "a collection built, searched and checked, the safety head, one question through the flow", _pipeline, lenient=True),
+    Part("doctor", "every library imported, the embedded model looked over, the list of models", _doctor),
     Part("vllm", "two settings through a managed `vllm serve` of the CPU build", _vllm, _no_vllm, seconds=1500.0),
 )
 EXTRA: tuple[Part, ...] = (Part("tests", "the whole test suite (only when asked for: --parts tests)", _tests, seconds=7200.0),)

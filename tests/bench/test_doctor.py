@@ -221,6 +221,18 @@ def test_a_spoiled_model(model: Path, spoil: object, words: str) -> None:
     assert any(line.state == "fail" and words in line.what for line in lines_of(model)), lines_of(model)
 
 
+def test_a_model_for_gpus_that_are_not_there(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VLLM", sys.executable)
+    monkeypatch.setattr(gpus, "gpus", lambda: [])
+    found = list(holdings.models(Asked(models=(str(model),), gpus=2)))
+    assert states(found) == ["fail", "unknown"] and "no GPU answers" in found[0].what
+    monkeypatch.setattr(gpus, "gpus", lambda: [card(0, 24), card(1, 24)])
+    found = list(holdings.models(Asked(models=(str(model),), gpus=2)))
+    assert states(found) == ["ok", "unknown"] and "2 replicas of 1 GPU each" in found[0].what
+    monkeypatch.setenv("VLLM", "/no/such/vllm")
+    assert states(list(holdings.models(Asked(models=(str(model),), gpus=2)))) == ["fail", "unknown"]
+
+
 def test_models_that_are_not_there() -> None:
     assert [line.state for line in lines_of(Path("/nowhere/at all"))] == ["fail"]
 

@@ -351,7 +351,7 @@ def test_the_verdict(awake: dict[str, bool | None], results: Sequence[Seen], wan
 
 
 def test_parts_and_the_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    assert [part.name for part in chosen([])] == ["video", "bench", "pipeline", "vllm"] and chosen(["tests"]) == list(EXTRA)
+    assert [part.name for part in chosen([])] == ["video", "bench", "pipeline", "doctor", "vllm"] and chosen(["tests"]) == list(EXTRA)
     assert main(["test-offline", "--parts", "video,moon"]) == 2 and "no part 'moon'" in capsys.readouterr().err
     monkeypatch.setattr(cli, "available", lambda: Watches(("unshare",), True))
     monkeypatch.setattr(cli, "self_test", lambda watches: {"Python": True, "native": True})
