@@ -180,7 +180,11 @@ def test_ask_says_what_it_takes_where_nothing_is_named(monkeypatch: pytest.Monke
         return True
 
     monkeypatch.setattr(ask, "sample_world", made)
-    monkeypatch.setattr(ask.ask_cli, "answer_question", lambda args: asked.append(args) or 0)
+    def answered(arguments: argparse.Namespace) -> int:
+        asked.append(arguments)
+        return 0
+
+    monkeypatch.setattr("pipeline.ask_cli.answer_question", answered)
     assert main(["ask", "Where does it live?"]) == 0
     assert asked[0].model == "models/tiny-qwen2.5-vl" and asked[0].prompts == "compact" and asked[0].config == Path("data/cuem-7/ask.yaml")
     said = capsys.readouterr().err
