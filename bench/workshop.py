@@ -38,6 +38,7 @@ def spec_of(backend: Backend, config: RunConfig, media: Path = CACHE, logs: Path
     kind = config.engine_of(backend)
     serving = None
     if kind in OWN_VLLM:
+        media.mkdir(parents=True, exist_ok=True)  # a server refuses a folder that is not there yet, as in a fresh checkout
         name = Path(backend.model).expanduser().absolute().name
         serving = ServeOptions(
             name,

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.config import NOT_PREDICTING, RunConfig, add_arguments, from_arguments, parse_set, resolve
+from bench.workshop import spec_of
 from models.errors import ConfigError
 
 
@@ -106,3 +107,9 @@ def test_judges() -> None:
     assert other is not None and (other.model, other.endpoint) == ("j", "http://h/v1")
     assert RunConfig(judge="exact").judge_backend is None and not RunConfig(judge="exact").judges_itself
     assert not RunConfig(model="m", roles={"judge": {"model": "j"}}).judges_itself  # type: ignore[dict-item]
+
+
+def test_a_server_of_ours_finds_its_folder_of_pictures_in_a_fresh_checkout(tmp_path: Path) -> None:
+    config = parsed("--set", "engine=vllm", "--set", "gpu=1")
+    spec = spec_of(config.backends["agent"], config, tmp_path / "fresh" / ".cache")
+    assert spec.serving is not None and spec.serving.media is not None and spec.serving.media.is_dir()
