@@ -54,7 +54,7 @@ def measure(model: Path, worlds: Worlds, work: Path, *, workers: int = 2, settin
         work: where worlds and runs are made; what is there already is used again. workers: processes that draw.
 
     Returns: ``worlds`` (seed, creatures, questions), ``questions`` in all, and for every setting ``acc`` as right and total, the
-    path measures as mean, low, high (95 %, bootstrap over questions), and ``failed`` samples by reason.
+    path measures as mean, low, high (95 %, bootstrap over n questions), and ``failed`` samples by reason.
     """
     measured: dict[str, dict[str, list[float]]] = {setting: {name: [] for name in ("acc", *PATHS)} for setting in settings}
     failed: dict[str, dict[str, int]] = {setting: {} for setting in settings}
@@ -91,7 +91,9 @@ def _cells(found: Mapping[str, Sequence[float]]) -> dict[str, Any]:
     cells: dict[str, Any] = {"acc": {"right": int(sum(found["acc"])), "total": len(found["acc"])}}
     for name in PATHS:
         interval = mean_interval(found[name])
-        cells[name] = None if interval.mean is None else {"mean": interval.mean, "low": interval.low, "high": interval.high}
+        cells[name] = None if interval.mean is None else {
+            "mean": interval.mean, "low": interval.low, "high": interval.high, "n": interval.n
+        }  # fmt: skip
     return cells
 
 

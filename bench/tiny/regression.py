@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.tiny.endtoend import PATHS, Worlds, interval_of, measure
+from bench.tiny.evaluate import Score
 from models.errors import DataError
 from models.files import replace
 
@@ -47,7 +48,8 @@ def read(path: Path) -> dict[str, Any]:
 def outside(expected: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
     """What lies outside of the 95 % interval of what was expected, in words; empty when all is as it was.
 
-    Another machine's bfloat16 rounds otherwise and may turn a reply or two, hence intervals and no equality.
+    Another machine's bfloat16 rounds otherwise and may turn a reply or two, hence intervals and no equality. Wilson's for means too: a
+    bootstrap of nothing but ones has no width, and no values of [0, 1] vary more than zeros and ones of the same mean.
     """
     faults = []
     for setting, cells in expected["settings"].items():
@@ -57,10 +59,14 @@ def outside(expected: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
                 if before != now:
                     faults.append(f"{setting}: {name} is measured {'no more' if now is None else 'only now'}")
                 continue
-            value, low, high = interval_of(before)
-            measured = interval_of(now)[0]
+            value, measured = interval_of(before)[0], interval_of(now)[0]
+            low, high = _around(before).interval
             if not low <= measured <= high:
                 faults.append(f"{setting}: {name} is {measured:.3f}, outside of [{low:.3f}, {high:.3f}] around {value:.3f}")
         if found["settings"][setting]["failed"] != cells["failed"]:
             faults.append(f"{setting}: samples failed: {found['settings'][setting]['failed']}")
     return faults
+
+
+def _around(cell: Mapping[str, Any]) -> Score:
+    return Score(cell["right"], cell["total"]) if "right" in cell else Score(round(cell["mean"] * cell["n"]), cell["n"])

@@ -111,7 +111,7 @@ def test_worlds_are_just_large_enough() -> None:
 
 
 def cells(right: int, recall: float | None) -> dict[str, Any]:
-    mean = None if recall is None else {"mean": recall, "low": recall - 0.1, "high": recall + 0.1}
+    mean = None if recall is None else {"mean": recall, "low": recall - 0.1, "high": recall + 0.1, "n": 40}
     return {"settings": {"perceptive": {"acc": {"right": right, "total": 40}, "pre": None, "rec": mean, "topic": None, "failed": {}}}}
 
 
@@ -119,6 +119,8 @@ def test_what_leaves_its_interval_is_told() -> None:
     assert regression.outside(cells(34, 0.8), cells(33, 0.85)) == []
     assert regression.outside(cells(34, 0.8), cells(20, 0.8)) == ["perceptive: acc is 0.500, outside of [0.709, 0.929] around 0.850"]
     assert regression.outside(cells(34, 0.8), cells(40, 0.8)), "too good is no longer this checkpoint"
+    assert regression.outside(cells(34, 1.0), cells(34, 0.95)) == [], "two of forty"
+    assert "rec is 0.850" in regression.outside(cells(34, 1.0), cells(34, 0.85))[0]
     assert "rec is measured no more" in regression.outside(cells(34, 0.8), cells(34, None))[0]
     lost = cells(34, 0.8)
     lost["settings"]["perceptive"]["failed"] = {"summarizer: too-long": 1}
