@@ -12,6 +12,7 @@ import resource
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
@@ -19,9 +20,12 @@ import numpy as np
 
 from models.errors import ConfigError, DataError
 from pipeline import build as building
+from pipeline import milvus
 from pipeline.collection import Card, Collection
 from pipeline.documents import Document, Notes, read
 from pipeline.encoders import IMAGE, TEXT, image_encoder, text_encoder
+from pipeline.milvus import MilvusCollection, place_of
+from pipeline.milvus_tables import MilvusCard
 from pipeline.vectors import Floats, Ints, Vectors, write
 
 
@@ -31,7 +35,7 @@ def add_parser(parent: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     for name, about in (("build", "make a collection anew"), ("add", "add or replace documents")):
         made = sub.add_parser(name, help=about)
         made.add_argument("documents", nargs="+", type=Path, help=".jsonl, a folder, or Encyclopedic-VQA's knowledge base .json")
-        made.add_argument("collection", type=Path)
+        made.add_argument("collection", help="a folder, or milvus:URI#name (extra milvus)")
         made.add_argument("--text-encoder", default="minilm", help=f"{', '.join(TEXT)}, or a folder")
         made.add_argument("--image-encoder", default="efficientnet-lite0", help=f"{', '.join(IMAGE)}, a folder, or none")
         if name == "build":
@@ -39,14 +43,14 @@ def add_parser(parent: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
             made.add_argument("--overlap", type=int, default=30, help="words that neighbouring chunks share")
         made.set_defaults(run=_write)
     gone = sub.add_parser("remove", help="remove documents by id")
-    gone.add_argument("collection", type=Path)
+    gone.add_argument("collection")
     gone.add_argument("ids", nargs="+")
     gone.set_defaults(run=_remove)
     check = sub.add_parser("check", help="read every byte and compare it with the card")
-    check.add_argument("collection", type=Path)
+    check.add_argument("collection")
     check.set_defaults(run=_check)
     search = sub.add_parser("search", help="the best passages for a query")
-    search.add_argument("collection", type=Path)
+    search.add_argument("collection")
     search.add_argument("query")
     search.add_argument("-k", type=int, default=5)
     search.set_defaults(run=_search)
@@ -58,33 +62,55 @@ def add_parser(parent: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     bench.set_defaults(run=_bench)
 
 
-def open_collection(folder: Path) -> Collection:
-    """The collection with the encoders that its card names. Raises DataError when one of them has changed."""
-    card = Collection(folder).card
-    image = image_encoder(card.image_encoder.name) if card.image_encoder else None
-    return Collection(folder, text_encoder(card.text_encoder.name), image)
+def open_collection(folder: Path | str) -> Collection | MilvusCollection:
+    """The collection of a folder or a place on Milvus, with the encoders that its card names. Raises DataError when one has changed."""
+    place = place_of(folder)
+    card = MilvusCollection(place).card if place else Collection(Path(folder)).card
+    encoders = (text_encoder(card.text_encoder.name), image_encoder(card.image_encoder.name) if card.image_encoder else None)
+    return MilvusCollection(place, *encoders) if place else Collection(Path(folder), *encoders)
+
+
+def open_folder(folder: Path) -> Collection:
+    """The same for what needs a collection on this machine. Raises ConfigError."""
+    opened = open_collection(folder)
+    if not isinstance(opened, Collection):
+        raise ConfigError(f"{folder} is no folder", remedy="this needs a collection on this machine")
+    return opened
 
 
 def _write(args: argparse.Namespace) -> int:
     image = None if args.image_encoder == "none" else image_encoder(args.image_encoder)
-    notes = Notes()
+    notes, place = Notes(), place_of(args.collection)
     documents: Iterator[Document] = chain.from_iterable(read(path, notes) for path in args.documents)
+    tools = building.Tools(text_encoder(args.text_encoder), image)
     if args.action == "build":
-        tools = building.Tools(text_encoder(args.text_encoder), image, args.size, args.overlap)
-        card = building.build(args.collection, documents, tools, notes)
+        tools = replace(tools, size=args.size, overlap=args.overlap)
+    if place is not None:
+        made = (milvus.build if args.action == "build" else milvus.add)(place, documents, tools, notes)
+        _report_place(args.collection, made, notes)
     else:
-        card = building.add(args.collection, documents, building.Tools(text_encoder(args.text_encoder), image), notes)
-    _report(args.collection, card, notes)
+        card = (building.build if args.action == "build" else building.add)(Path(args.collection), documents, tools, notes)
+        _report(args.collection, card, notes)
     return 0
 
 
 def _remove(args: argparse.Namespace) -> int:
-    notes = Notes()
-    _report(args.collection, building.remove(args.collection, args.ids, notes), notes)
+    notes, place = Notes(), place_of(args.collection)
+    if place is not None:
+        _report_place(args.collection, milvus.remove(place, args.ids), notes)
+    else:
+        _report(args.collection, building.remove(Path(args.collection), args.ids, notes), notes)
     return 0
 
 
-def _report(folder: Path, card: Card, notes: Notes) -> None:
+def _report_place(where: str, card: MilvusCard, notes: Notes) -> None:
+    print(f"{where}: generation {card.generation}, {card.documents} documents")
+    print(f"text: {card.text_encoder}" + (f"; pictures: {card.image_encoder}" if card.image_encoder else ""))
+    for line in notes.lines():
+        print(f"note: {line}")
+
+
+def _report(folder: Path | str, card: Card, notes: Notes) -> None:
     print(f"{folder}: generation {card.generation}, {card.documents} documents, {card.chunks} chunks, {card.pictures} pictures")
     print(f"text: {card.text_encoder}; {card.plans.get('text', '')}")
     if card.image_encoder:
@@ -94,7 +120,8 @@ def _report(folder: Path, card: Card, notes: Notes) -> None:
 
 
 def _check(args: argparse.Namespace) -> int:
-    faults = Collection(args.collection).check()
+    place = place_of(args.collection)
+    faults = MilvusCollection(place).check() if place else Collection(Path(args.collection)).check()
     if faults:
         raise DataError("; ".join(faults), where=str(args.collection), remedy="build it again with `python -m pipeline index build`")
     print(f"{args.collection}: sound")

@@ -93,10 +93,17 @@ def read_settings(path: Path) -> Settings:
         faults = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'the file'}: {e['msg']}" for e in error.errors())
         raise ConfigError(faults, where=str(path), remedy=f"keys: {', '.join(Settings.model_fields)}") from None
     home = path.parent
-    moved: dict[str, Any] = {name: home / value for name in _PATHS if (value := getattr(made, name)) is not None}
+    moved: dict[str, Any] = {name: _home(home, value) for name in _PATHS if (value := getattr(made, name)) is not None}
     uses = tuple(use.model_copy(update={"use": str(home / use.use)}) if ".py:" in use.use else use for use in made.applications)
     filters = {name: _below(home, getattr(made, name)) for name in ("text_filter", "image_filter")}
-    return made.model_copy(update={**moved, **filters, "collections": tuple(home / p for p in made.collections), "applications": uses})
+    return made.model_copy(
+        update={**moved, **filters, "collections": tuple(_home(home, p) for p in made.collections), "applications": uses}
+    )
+
+
+def _home(home: Path, path: Path) -> Path:
+    """Below the file's folder; a place on Milvus stays as it is."""
+    return path if str(path).startswith("milvus:") else home / path
 
 
 def _below(home: Path, name: str) -> str:

@@ -18,6 +18,8 @@ HOMES = {
     "vllm": {"models/vllm_offline.py"},
     "decord": {"video/decord_reader.py"},
     "faiss": {"pipeline/vectors.py"},
+    "pymilvus": {"pipeline/milvus_tables.py"},
+    "nudenet": {"pipeline/safety/nudity.py"},
     "sentence_transformers": {"pipeline/encoders.py"},
     "python_calamine": {"kg/sheets.py"},
     "matplotlib": {"bench/figures.py"},

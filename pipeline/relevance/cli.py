@@ -19,7 +19,7 @@ import torch
 from models.errors import ConfigError
 from pipeline.documents import Notes
 from pipeline.encoders import cross_encoder, digest_of, text_encoder
-from pipeline.index_cli import open_collection
+from pipeline.index_cli import open_folder
 from pipeline.relevance import cranfield, evaluate
 from pipeline.relevance.classifier import SHIPPED, RelevanceClassifier
 from pipeline.relevance.data import Filter, from_log, read_groups, read_log, write_groups
@@ -95,7 +95,7 @@ def _classifier(args: argparse.Namespace) -> RelevanceClassifier:
 
 
 def _pairs(args: argparse.Namespace) -> int:
-    collection, notes = open_collection(args.collection), Notes()
+    collection, notes = open_folder(args.collection), Notes()
     nli = cross_encoder(args.nli)
 
     def hard(query: str) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from pipeline.encoders import image_encoder, text_encoder
 from pipeline.files import sha256
 from pipeline.safety.classifiers import TextScreen, text_screen
 from pipeline.safety.head import SHIPPED, Head, TextFilter, choose_threshold, cross_scores, fit, load_head, save_head
+from pipeline.safety.measure import measure
 from pipeline.safety.policy import TEXT_THRESHOLD, Entry, Policy, edit
 from pipeline.safety.verdicts import REFUSAL, told
 
@@ -54,6 +56,12 @@ def add_parser(parent: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     gone.add_argument("file", type=Path)
     gone.add_argument("ids", nargs="+")
     gone.set_defaults(run=_remove)
+    test = policy.add_parser("measure", help="200 entries asked in other words and by their pictures alone, and harmless questions")
+    test.add_argument("harmful", type=Path, nargs="+", help="harmful requests, one a line")
+    test.add_argument("--harmless", type=Path, nargs="*", default=[], help="more files beside the shipped one")
+    test.add_argument("--text-alone", action="store_true", help="without pictures")
+    test.add_argument("--seed", type=int, default=0)
+    test.set_defaults(run=_measure)
     check = policy.add_parser("check", help="read the file as the filter does")
     check.add_argument("file", type=Path)
     check.add_argument("--query", help="and match this")
@@ -118,6 +126,18 @@ def _add(args: argparse.Namespace) -> int:
 
 def _remove(args: argparse.Namespace) -> int:
     print(f"{args.file}: {len(edit(args.file, remove=args.ids))} entries")
+    return 0
+
+
+def _measure(args: argparse.Namespace) -> int:
+    harmful, harmless = read_lines(args.harmful), read_lines([HARMLESS, *args.harmless])
+    image = None if args.text_alone else image_encoder()
+    with tempfile.TemporaryDirectory(prefix="policy-") as made:
+        rows = measure(harmful, harmless, Path(made), text_encoder(), image, args.seed)
+    print("\n".join(map(str, rows)))
+    hits, false = ([row for row in rows if row.harmless is harmless] for harmless in (False, True))
+    totals = {name: round(sum(r.hit for r in part) / sum(r.asked for r in part), 4) for name, part in (("hit", hits), ("false", false))}
+    print(json.dumps(totals))
     return 0
 
 
