@@ -124,6 +124,6 @@ def diagram(facts: Mapping[str, Any]) -> str:
             axes.scatter(x, y, [10 + 120 * b["n"] / one["n"] for b in bins], color=colour, alpha=0.7, zorder=3)
         axes.set(xlabel="P(word), mean of a tenth", ylabel="how often it was so", xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
         axes.spines[["top", "right"]].set_visible(False)
-        axes.legend(frameon=False, fontsize="small")
+        figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize="small")
 
-    return svg(paint, (5.2, 4.6))
+    return svg(paint, (5.2, 5.4))
