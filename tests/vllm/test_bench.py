@@ -43,7 +43,7 @@ def bench(vllm: Path, vllm_python: Any, tmp_path: Path, no_server: None) -> Call
         script = tmp_path / "bench_main.py"
         script.write_text(MAIN)
         command = [*vllm_python(script), "run", "--engine", engine, "--gpu", "1", "--set", "served_on=cpu"]
-        command += "--limit 20 --judge exact --prompts compact".split()
+        command += ["--limit", "20", "--judge", "exact", "--prompts", "compact"]
         command += ["--model", CHECKPOINT, "--runs", tmp_path / "runs", *options]
         before = ours()
         done = subprocess.run(list(map(str, command)), cwd=ROOT, capture_output=True, text=True, timeout=900, check=False)
