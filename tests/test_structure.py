@@ -16,6 +16,7 @@ ROOMS = {
 # library → the files that may import it
 HOMES = {
     "vllm": {"models/vllm_offline.py"},
+    "ray": {"models/ray_fleet.py"},
     "decord": {"video/decord_reader.py"},
     "faiss": {"pipeline/vectors.py"},
     "pymilvus": {"pipeline/milvus_tables.py"},
