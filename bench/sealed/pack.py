@@ -164,7 +164,7 @@ def _mine(out: Path) -> Iterator[None]:
     try:
         out.mkdir(parents=True, exist_ok=True)
         there = [one.name for one in out.iterdir() if not LITTER.fullmatch(one.name)]
-        known = (out / JOURNAL).exists() or (out / "manifest.json").exists()
+        known = (out / JOURNAL).exists() or _old(out).get("format") == FORMAT
         (out / JOURNAL).touch()
     except FileExistsError:
         raise ConfigError(f"OUT={out} is a file", remedy="give a folder") from None

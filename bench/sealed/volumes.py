@@ -95,7 +95,7 @@ class Volumes:
         for medium in [one for one in self.media if one not in keep]:
             self._forget(medium)
         for path in self.out.glob("volume-*/*"):
-            if path.relative_to(self.out).as_posix() not in keep:
+            if path.relative_to(self.out).as_posix() not in keep and not path.is_dir():
                 path.unlink()
         for folder in self.out.glob("volume-*"):
             if not any(folder.iterdir()):
@@ -228,7 +228,7 @@ class Volumes:
             medium = path.relative_to(self.out).as_posix()
             if medium in ends and path.stat().st_size == ends[medium]:
                 self._count(medium, ends[medium])
-            else:
+            elif not path.is_dir():
                 path.unlink()  # half-written, or not ours
         for medium in [one for one in self.media if self.used[one.split("/")[0]] > self.limit]:  # made for a larger size
             (self.out / medium).unlink()

@@ -11,6 +11,9 @@ import time
 from pathlib import Path
 
 from bench.sealed.pack import Contents
+from bench.sealed.unpacker.check import verify
+from bench.sealed.unpacker.copying import Copier
+from bench.sealed.unpacker.manifest import read_bundle
 
 KILLS = 8
 
@@ -38,6 +41,28 @@ def test_unbundle_killed_at_random_moments_ends_right(bundle: Path, contents: Co
     assert _works(to)
     assert subprocess.run([*command[:2], "--verify", "--to", str(to)], cwd=tmp_path, capture_output=True).returncode == 0
     assert not [one.name for one in tmp_path.iterdir() if "unbundling" in one.name]
+
+
+def test_bundle_killed_at_random_moments_ends_right(tmp_path: Path) -> None:
+    data, out = tmp_path / "data", tmp_path / "out"
+    data.mkdir()
+    draw = random.Random(11)
+    for number in range(24):
+        (data / f"{number}.bin").write_bytes(draw.randbytes(1 << 20 if number % 2 else 100_000))
+    command = [sys.executable, str(Path(__file__).with_name("write_target.py")), str(out), str(data)]
+    for _ in range(4):
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        begun = time.monotonic()
+        while not list(out.glob("volume-*/*")) and process.poll() is None and time.monotonic() - begun < 60:
+            time.sleep(0.01)
+        time.sleep(draw.uniform(0, 0.3))
+        process.kill()
+        process.wait()
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    bundle = read_bundle([out])
+    assert verify(bundle, Copier()) == []
+    assert {row["path"] for row in bundle.held["files"]} >= {f"carried/data/x/{number}.bin" for number in range(24)}
 
 
 def _works(to: Path) -> bool:
