@@ -12,7 +12,7 @@ import hashlib
 import json
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -34,7 +34,9 @@ from pipeline.milvus_tables import (
     delete_rows,
     documents_of,
     drop,
+    key_of,
     known,
+    known_ids,
     make,
     picture_table,
     place_of,
@@ -98,7 +100,8 @@ class MilvusCollection:
                 if asked
                 else []
             )
-        sparse = dict(zip(asked, hits, strict=True))
+        matching = [[hit for hit in found if float(hit["distance"])] for found in hits]  # 0: no term in common
+        sparse = dict(zip(asked, matching, strict=True))
         out = []
         for i in range(len(queries)):
             lists = [_best(sparse.get(i, [])), _best(dense[i])]
@@ -119,7 +122,8 @@ class MilvusCollection:
 
     def _passage(self, hit: Mapping[str, Any], score: float) -> Passage:
         entity = hit["entity"]
-        row, id_ = dict(entity["row"]), str(hit["id"])
+        row = dict(entity["row"])
+        id_ = f"{entity['document']}#{str(hit['id']).partition('#')[2].replace('p', '')}"
         text = str(entity["text"])
         lists = (tuple(row["images"]), tuple(row["tags"]))
         return Passage(id_, entity["document"], self.name, row["title"], text, score, row["url"], row["date"], *lists, row["attributes"])
@@ -148,7 +152,9 @@ def build(place: Place, documents: Iterable[Document], tools: Any, notes: Notes)
         old = known(client, place)
         make(client, card)
         try:
-            card = replace(card, documents=_fill(client, card, documents, tools, notes, frozenset()))
+            tally = _Tally()
+            _fill(client, card, documents, tools, notes, tally, fresh=True)
+            card = replace(card, documents=tally.new)
             switch(client, place, card)
         except BaseException:
             drop(client, card)
@@ -159,52 +165,59 @@ def build(place: Place, documents: Iterable[Document], tools: Any, notes: Notes)
 
 
 def add(place: Place, documents: Iterable[Document], tools: Any, notes: Notes) -> MilvusCard:
-    """Add documents; one whose id is there already takes its place."""
+    """Add documents; one whose id is there already takes its place. What was written before a fault stands, and is counted."""
     opened = MilvusCollection(place, tools.text, tools.image)
     tools = replace(tools, size=opened.card.size, overlap=opened.card.overlap)
+    tally = _Tally()
     with told(place):
-        there = frozenset(documents_of(opened.client, opened.card))
         try:
-            _fill(opened.client, opened.card, documents, tools, notes, there)
-        finally:  # what was written before a fault stands: the card has to say so
-            card = replace(opened.card, documents=len(documents_of(opened.client, opened.card)))
-            card = switch(opened.client, place, card)
+            _fill(opened.client, opened.card, documents, tools, notes, tally, fresh=False)
+        finally:
+            card = switch(opened.client, place, replace(opened.card, documents=opened.card.documents + tally.new))
     return card
 
 
 def remove(place: Place, ids: Sequence[str]) -> MilvusCard:
     """Remove documents by id. Raises DataError naming the ids that are not there."""
     opened = MilvusCollection(place)
+    wanted = list(dict.fromkeys(ids))
     with told(place):
-        there = set(documents_of(opened.client, opened.card))
-        missing = [id_ for id_ in ids if id_ not in there]
+        there = known_ids(opened.client, opened.card, wanted)
+        missing = [id_ for id_ in wanted if id_ not in there]
         if missing:
             raise DataError(f"holds no document {', '.join(map(repr, missing[:5]))}", where=str(place), remedy="nothing was removed")
-        for id_ in ids:
+        for id_ in wanted:
             delete_rows(opened.client, opened.card, id_, 0, 0)
-        return switch(opened.client, place, replace(opened.card, documents=len(there - set(ids))))
+        return switch(opened.client, place, replace(opened.card, documents=opened.card.documents - len(wanted)))
 
 
-def _fill(client: Any, card: MilvusCard, documents: Iterable[Document], tools: Any, notes: Notes, there: frozenset[str]) -> int:
-    """Writes documents; the count of those that were taken."""
+@dataclass
+class _Tally:
+    new: int = 0
+
+
+def _fill(client: Any, card: MilvusCard, documents: Iterable[Document], tools: Any, notes: Notes, tally: _Tally, *, fresh: bool) -> None:
+    """Writes documents in batches. `fresh`: the tables are empty, nothing has to be looked for."""
     seen: set[str] = set()
-    stream, count = iter(documents), 0
+    stream = iter(documents)
     while batch := list(islice(stream, _BATCH)):
         texts: list[dict[str, Any]] = []
         pictures: list[tuple[dict[str, Any], Image.Image]] = []
         sizes: dict[str, tuple[int, int]] = {}
+        new = 0
+        there = set() if fresh else known_ids(client, card, [document.id for document in batch])
         for document in batch:
             if document.id in seen:
                 raise DataError(f"two documents are called {document.id!r}", remedy="give every document an id of its own")
-            if len(document.id) > MAX_ID or "#" in document.id[-1:]:
-                raise DataError(f"the id {document.id[:60]!r} is too long or ends in #", remedy=f"at most {MAX_ID} characters")
+            if len(document.id) > MAX_ID:
+                raise DataError(f"the id {document.id[:60]!r} is too long", remedy=f"at most {MAX_ID} characters")
             seen.add(document.id)
             rows, shown = _rows(document, card, tools, notes)
             if document.id in there:
                 notes.add("documents replaced", document.id)
             if not rows and not shown:
                 notes.add("empty documents left out", document.id)
-            count += bool(rows or shown)
+            new += bool(rows or shown) and document.id not in there
             texts, pictures = texts + rows, pictures + shown
             sizes[document.id] = (len(rows), len(shown))
         if texts:
@@ -217,7 +230,8 @@ def _fill(client: Any, card: MilvusCard, documents: Iterable[Document], tools: A
             )
         for id_ in there & set(sizes):
             delete_rows(client, card, id_, *sizes[id_])
-    return count
+            new -= sizes[id_] == (0, 0)
+        tally.new += new
 
 
 def _rows(
@@ -226,18 +240,19 @@ def _rows(
     text = document.text if document.text.strip() else document.title
     about = {"title": document.title[:2000], "url": document.url, "date": document.date, "images": [str(p) for p in document.images],
              "tags": list(document.tags), "attributes": dict(document.attributes)}  # fmt: skip
-    base = {"document": document.id, "row": about}
+    key = key_of(document.id)
+    base = {"document": document.id, "key": key, "row": about}
     rows = []
     for part, (start, end) in enumerate(chunks(text, card.size, card.overlap)):
         piece = text[start:end].strip()
         said = _cut(piece)
         if said != piece:
             notes.add("chunks cut at 60,000 bytes", document.id)
-        rows.append({**base, "id": f"{document.id}#{part}", "text": said, "terms": _cut(_bag([*terms(document.title), *terms(said)]))})
+        rows.append({**base, "id": f"{key}#{part}", "text": said, "terms": _cut(_bag([*terms(document.title), *terms(said)]))})
     shown: list[tuple[dict[str, Any], Image.Image]] = []
     for path in document.images if tools.image is not None else ():
         try:
-            shown.append(({**base, "id": f"{document.id}#p{len(shown)}", "text": rows[0]["text"] if rows else ""}, load(path, 512)))
+            shown.append(({**base, "id": f"{key}#p{len(shown)}", "text": rows[0]["text"] if rows else ""}, load(path, 512)))
         except BadPicture as error:
             notes.add("pictures that cannot be opened", str(error))
     return rows, shown

@@ -6,11 +6,13 @@ The only file that imports pymilvus (extra `milvus`). Knows no document. Try: py
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
+import logging
 import os
 import re
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -77,6 +79,7 @@ def connect(uri: str) -> Any:
     except ImportError:
         raise ModelError("pymilvus is not installed", remedy="pip install 'untamed[milvus]'") from None
     if "://" not in uri:
+        logging.getLogger("grpc._server").setLevel(logging.CRITICAL)  # milvus-lite reports calls that it does without as errors
         Path(uri).absolute().parent.mkdir(parents=True, exist_ok=True)
     try:
         return MilvusClient(uri, token=os.environ.get("MILVUS_TOKEN", ""), timeout=30)
@@ -114,7 +117,8 @@ def make(client: Any, card: MilvusCard) -> None:
         (picture_table(card), card.image_encoder.dimension if card.image_encoder else 2),
     ):
         schema = client.create_schema(auto_id=False, enable_dynamic_field=False)
-        schema.add_field("id", DataType.VARCHAR, is_primary=True, max_length=4 * MAX_ID + 20)
+        schema.add_field("id", DataType.VARCHAR, is_primary=True, max_length=64)
+        schema.add_field("key", DataType.VARCHAR, max_length=32)
         schema.add_field("document", DataType.VARCHAR, max_length=4 * MAX_ID)
         schema.add_field("text", DataType.VARCHAR, max_length=65_535)
         schema.add_field("dense", DataType.FLOAT_VECTOR, dim=dimension)
@@ -171,13 +175,28 @@ def documents_of(client: Any, card: MilvusCard) -> list[str]:
     return list(out)
 
 
+def key_of(document: str) -> str:
+    """A document's id as plain characters: filters of Milvus are texts, and an id may hold anything."""
+    return hashlib.sha256(document.encode("utf-8", "replace")).hexdigest()[:32]
+
+
+def known_ids(client: Any, card: MilvusCard, ids: Sequence[str]) -> set[str]:
+    """Those of `ids` that are there."""
+    if not ids:
+        return set()
+    listed = json.dumps([key_of(id_) for id_ in ids])
+    found = [
+        client.query(table, filter=f"key in {listed}", output_fields=["document"]) for table in (chunk_table(card), picture_table(card))
+    ]
+    return {str(row["document"]) for rows in found for row in rows}
+
+
 def delete_rows(client: Any, card: MilvusCard, document: str, parts: int, pictures: int) -> None:
     """Rows of a document beyond its first `parts` chunks and `pictures` pictures."""
-    for table, keep in (
-        (chunk_table(card), {f"{document}#{i}" for i in range(parts)}),
-        (picture_table(card), {f"{document}#p{i}" for i in range(pictures)}),
-    ):
-        found = client.query(table, filter=f"document == {json.dumps(document, ensure_ascii=False)}", output_fields=["id"])
+    key = key_of(document)
+    keeps = ({f"{key}#{i}" for i in range(parts)}, {f"{key}#p{i}" for i in range(pictures)})
+    for table, keep in zip((chunk_table(card), picture_table(card)), keeps, strict=True):
+        found = client.query(table, filter=f'key == "{key}"', output_fields=["id"])
         gone = [row["id"] for row in found if row["id"] not in keep]
         if gone:
             client.delete(table, ids=gone)
