@@ -117,6 +117,30 @@ def _agreement(arguments: argparse.Namespace) -> int:
     return run(arguments)
 
 
+def _profile_options(parser: argparse.ArgumentParser) -> None:
+    from bench.profile.cli import add_arguments
+
+    add_arguments(parser)
+
+
+def _profile(arguments: argparse.Namespace) -> int:
+    from bench.profile.cli import run
+
+    return run(arguments)
+
+
+def _speed_options(parser: argparse.ArgumentParser) -> None:
+    from bench.speed.cli import add_arguments
+
+    add_arguments(parser)
+
+
+def _speed(arguments: argparse.Namespace) -> int:
+    from bench.speed.cli import run
+
+    return run(arguments)
+
+
 def _compare_options(parser: argparse.ArgumentParser) -> None:
     from bench.compare import add_arguments
 
@@ -238,6 +262,8 @@ COMMANDS: Mapping[str, Command] = {
     "verify": Command("check every byte of a bundle, or of what was unpacked", _unpacker_options, _verify),
     "doctor": Command("what works on this machine and what does not, each line with its remedy", _doctor_options, _doctor),
     "test-offline": Command("run everything with loopback only, and prove that nothing leaves", _offline_options, _offline),
+    "profile": Command("latency and throughput of a setting's agent rounds at rising concurrency (Table 18)", _profile_options, _profile),
+    "speed": Command("what a run costs beside its model: the stack's own ratios, each beside its target", _speed_options, _speed),
     "ask": Command("one question about a picture, over the sample world unless other collections are named", _ask_options, _ask),
     "compare": Command("two runs, question by question", _compare_options, _compare),
     **{name: _suite(suite) for name, suite in SUITES.items()},

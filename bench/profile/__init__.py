@@ -1,0 +1,1 @@
+"""Latency profiles of the benchmark's own agent rounds."""
