@@ -65,9 +65,9 @@ class Level:
 
 def one_level(
     episodes: Episodes, engines: Engines, concurrency: int, folder: Path, *, repetition: int = 0, cache: str = "", salt: str = "",
-    watch: Callable[[], Watch] | None = None,
+    watch: Callable[[], Watch] | None = None, live: int | None = None,
 ) -> Level:  # fmt: skip
-    """Runs all episodes once. The journal stays in `folder` as evidence."""
+    """Runs all episodes once, `live` questions under way (as many as calls, if not given). The journal stays in `folder` as evidence."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"level-{concurrency}-{repetition}.sqlite"
     for old in folder.glob(path.name + "*"):
@@ -76,7 +76,7 @@ def one_level(
         watcher = watch() if watch is not None else Watch(())
         with watcher as watched:
             begun, clock = time.time(), time.perf_counter()
-            outcomes = run(episodes(salt), engines(concurrency), journal, limits=Limits(live=concurrency))
+            outcomes = run(episodes(salt), engines(concurrency), journal, limits=Limits(live=live or concurrency))
             seconds = time.perf_counter() - clock
         records = (*journal.calls(), *journal.failures())
         uses = tuple(journal.uses())

@@ -50,7 +50,7 @@ def lines(levels: Sequence[Level], beside: Beside = NOTHING) -> list[dict[str, A
                 "prefix_hit_share": watched.share("prefix_hits", "prefix_queries"),
                 "media_hit_share": watched.share("media_hits", "media_queries"),
                 "queue_seconds_mean": watched.share("queue_seconds", "queued"),
-                "kv_use_max": max((s.gauges.get("kv_use", 0.0) for s in watched.samples), default=None),
+                "kv_use_max": max((s.gauges["kv_use"] for s in watched.samples if "kv_use" in s.gauges), default=None),
                 "gpu_busy_mean": _busy(level),
                 "joules": watched.joules,
             }
@@ -92,7 +92,7 @@ def table(levels: Sequence[Level], beside: Beside = NOTHING) -> str:
         passes = [level for level in levels if level.concurrency == concurrency]
         rates = [level.calls_per_second for level in passes]
         watched = passes[0].watched
-        use = max((s.gauges.get("kv_use", 0.0) for level in passes for s in level.watched.samples), default=None)
+        use = max((s.gauges["kv_use"] for level in passes for s in level.watched.samples if "kv_use" in s.gauges), default=None)
         body.append(
             (
                 str(concurrency),

@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
             check_engines([row], {"agent": target.engine(64, {})}, [workshop.agents(config)])
             samples = ready(row, questions, workshop, args.out)
             console().print(f"{row.label}: {len(samples)} questions", highlight=False)
-            levels = measure(args, _episodes(row, samples, workshop), lambda slots: roles(target, slots), target.served, wanted)
+            levels = measure(args, made(row, samples, workshop), lambda slots: roles(target, slots), target.served, wanted)
             conclude(args, levels, target.served, target.folder, gpus=config.gpu or 1)
     return 0
 
@@ -112,12 +112,13 @@ def _sample(job: Job, scene: Scene, dataset: Dataset) -> Sample:
     return Sample(asked(job, dataset), scene, gold(dataset.graph, job.question))
 
 
-def _episodes(row: Row, samples: Sequence[tuple[str, Sample]], workshop: Workshop) -> Episodes:
+def made(row: Row, samples: Sequence[tuple[str, Sample]], workshop: Workshop) -> Episodes:
+    """The samples as episodes, made anew for each pass."""
     world, config = workshop.world(row), row.config
 
-    def made(salt: str) -> Iterator[tuple[str, Episode[Prediction]]]:
+    def fresh(salt: str) -> Iterator[tuple[str, Episode[Prediction]]]:
         for name, sample in samples:
             episode = decoded(life(sample, row.setting, world), config.temperature, config.seed)
             yield name, changed(episode, lambda request: salted(request, salt)) if salt else episode
 
-    return made
+    return fresh

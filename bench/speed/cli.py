@@ -6,7 +6,7 @@
     python -m bench speed --rows served --gpu 2 --set served_on=cpu     two replicas
 
 The text rows ask the questions of --data in `perceptive` (without it those of the published list, where $MH_BENCH or the neighbourhood has
-it), the rows with pictures those of the sample world in `unaided-online`. Run it on a quiet machine: ratios survive a busy one, but not unharmed.
+it), the rows with pictures those of the sample world in `unaided-online`. Run it on a quiet machine: a busy one spoils ratios too.
 """
 
 from __future__ import annotations

@@ -72,9 +72,8 @@ def scheduling(work: Work) -> Figure:
     calls = sum(outcome.calls for outcome in outcomes.values())
     least = max(work.rounds * DELAY, calls * DELAY / SLOTS)
     said = f"{len(outcomes)} questions, {calls} calls, {wall:.2f} s against {least:.2f} s; {calls * DELAY / wall:.0f} × one at a time"
-    return Figure(
-        f"{work.row.label}, stub of {DELAY:g} s and {SLOTS} slots: wall ÷ bound", wall / least, 1.15, note=f"{said}; CPU {cpu:.2f} s"
-    )
+    what = f"{work.row.label}, stub of {DELAY:g} s and {SLOTS} slots: wall ÷ bound"
+    return Figure(what, wall / least, 1.15, note=f"{said}; CPU {cpu:.2f} s")
 
 
 def own_cpu(work: Work, what: str, target: float, passes: int = 3) -> list[Figure]:
@@ -116,11 +115,10 @@ def peak(work: Work, count: int) -> float:
     import resource
 
     copies = max(1, -(-count // len(work.samples)))
-    with serving(work.table) as url, tempfile.TemporaryDirectory(prefix="speed-") as folder:
-        with Journal(Path(folder) / "journal.sqlite") as journal:
-            engines = dict.fromkeys(ROLES, OpenAIServer([url], NAME, slots=SLOTS, file_urls=True))
-            chosen = (item for _, item in zip(range(count), work.episodes(copies), strict=False))
-            run(chosen, engines, journal, limits=Limits(live=count), keep=False)
+    with serving(work.table) as url, tempfile.TemporaryDirectory(prefix="speed-") as name, Journal(Path(name) / "j") as journal:
+        engines = dict.fromkeys(ROLES, OpenAIServer([url], NAME, slots=SLOTS, file_urls=True))
+        chosen = (item for _, item in zip(range(count), work.episodes(copies), strict=False))
+        run(chosen, engines, journal, limits=Limits(live=count), keep=False)
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
