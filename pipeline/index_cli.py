@@ -26,6 +26,7 @@ from pipeline.documents import Document, Notes, read
 from pipeline.encoders import IMAGE, TEXT, image_encoder, text_encoder
 from pipeline.milvus import MilvusCollection, place_of
 from pipeline.milvus_tables import MilvusCard
+from pipeline.picture_bench import bench_pictures
 from pipeline.vectors import Floats, Ints, Vectors, write
 
 
@@ -60,6 +61,16 @@ def add_parser(parent: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     bench.add_argument("--vectors", type=int, default=1_000_000)
     bench.add_argument("--dimension", type=int, default=384)
     bench.set_defaults(run=_bench)
+    _picture_options(sub.add_parser("bench-pictures", help="similar-picture search: transformed copies among many, and strangers"))
+
+
+def _picture_options(shown: argparse.ArgumentParser) -> None:
+    shown.add_argument("--pictures", type=int, default=10_000)
+    shown.add_argument("--queries", type=int, default=200)
+    shown.add_argument("--folder", type=Path, help="its pictures are asked for, among made ones")
+    shown.add_argument("--keep", type=Path, default=Path(".cache/picture-bench"), help="vectors of made pictures, kept between runs")
+    shown.add_argument("--image-encoder", default="efficientnet-lite0", help=f"{', '.join(IMAGE)}, or a folder")
+    shown.set_defaults(run=_bench_pictures)
 
 
 def open_collection(folder: Path | str) -> Collection | MilvusCollection:
@@ -139,6 +150,18 @@ def _encoders(args: argparse.Namespace) -> int:
         print(f"text   {text_encoder(name).nature}")
     for name in IMAGE:
         print(f"image  {image_encoder(name).nature}")
+    return 0
+
+
+def _bench_pictures(args: argparse.Namespace) -> int:
+    if not 1 <= args.queries <= args.pictures:
+        raise ConfigError(f"--queries {args.queries} --pictures {args.pictures}", remedy="1 ≤ queries ≤ pictures")
+    encoder = image_encoder(args.image_encoder)
+    with tempfile.TemporaryDirectory(prefix="pictures-") as made:
+        result = bench_pictures(
+            Path(made), args.keep, encoder, args.pictures, args.queries, args.folder, lambda line: print(line, flush=True)
+        )
+    print(json.dumps(result))
     return 0
 
 

@@ -32,10 +32,11 @@ from pipeline.encoders import image_encoder, text_encoder
 from pipeline.flow import Kit, Stages
 from pipeline.index_cli import open_collection
 from pipeline.relevance.classifier import SHIPPED, RelevanceClassifier
+from pipeline.relevance.similarity import Similarity
 from pipeline.safety.classifiers import ImageScreen, TextScreen, image_screen, text_screen
 from pipeline.safety.policy import Policy
 from pipeline.tags import read_clicks
-from pipeline.tools import application_engine, relevance_engine, screen_engine, search_engine, similar_engine
+from pipeline.tools import Scorer, application_engine, relevance_engine, screen_engine, search_engine, similar_engine
 
 
 class Use(BaseModel):
@@ -152,6 +153,12 @@ class Equipment:
     def image_filter(self) -> ImageScreen | None:
         return image_screen(self.settings.image_filter, self.settings.harmful_labels)
 
+    @cached_property
+    def scorer(self) -> Scorer:
+        """The classifier with its adapter; without one the encoder's similarity, for an untrained head ranks at random."""
+        adapter = self.settings.adapter
+        return RelevanceClassifier(adapter=adapter) if adapter is not None else Similarity(text_encoder())
+
     def kit(self, agents: Agents, stages: Stages | None = None) -> Kit:
         """What all questions share."""
         s = self.settings
@@ -176,7 +183,7 @@ class Equipment:
         return {
             "search": search_engine(self.collections),
             "similar": similar_engine(self.collections),
-            "relevance": relevance_engine(RelevanceClassifier(adapter=self.settings.adapter)),
+            "relevance": relevance_engine(self.scorer),
             "screen": screen_engine(self.text_filter, self.policy, self.image_filter),
             "application": application_engine(plain),
         }

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from typing import Protocol
 
 from models.engines import Workload
 from models.errors import CallFailed, UserError
@@ -22,7 +23,6 @@ from pipeline import passages
 from pipeline.applications import Application, Intent
 from pipeline.collection import Searchable
 from pipeline.images import load
-from pipeline.relevance.classifier import RelevanceClassifier
 from pipeline.safety.classifiers import ImageScreen, TextScreen
 from pipeline.safety.policy import Policy
 from pipeline.safety.verdicts import Verdict, told
@@ -156,7 +156,15 @@ def _deal(requests: Sequence[Request], rows: Sequence[Sequence[passages.Passage]
     return out
 
 
-def relevance_engine(classifier: RelevanceClassifier) -> ToolEngine:
+class Scorer(Protocol):
+    """What weighs passages: the classifier, or pipeline/relevance/similarity.py."""
+
+    @property
+    def digest(self) -> str: ...
+    def scores(self, pairs: Sequence[tuple[str, str]]) -> Sequence[float]: ...
+
+
+def relevance_engine(classifier: Scorer) -> ToolEngine:
     """Parts: the query, then passages. Reply: P(relevant) of each passage; all pairs of a batch are scored together."""
 
     def work(requests: Sequence[Request]) -> list[str]:
