@@ -12,7 +12,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -65,10 +64,6 @@ class Result:
     scores: Mapping[str, Score]
     confused: Mapping[tuple[str, str], int]
     wrong: Mapping[str, tuple[tuple[str, str, str], ...]]
-
-    def table(self) -> str:
-        """One line a skill."""
-        return "\n".join(f"{skill:24} {score}" for skill, score in self.scores.items())
 
 
 class Speaker:
@@ -208,18 +203,6 @@ _CUEM: Mapping[str, Callable[[str, str], dict[str, bool]]] = {
     "respond": _respond,
     "prefer": _prefer,
 }
-
-
-def report(result: Result, out: Path | None = None) -> str:
-    """The table, confusions and wrong replies as text; written to `out` when given."""
-    lines = [result.table(), "", "motions taken for others:"]
-    lines += [f"  {gold} → {said}: {count}" for (gold, said), count in sorted(result.confused.items()) if gold != said]
-    for task, bad in result.wrong.items():
-        lines += [f"{task}: {prompt}\n    gold {gold!r}\n    said {said!r}" for prompt, gold, said in bad]
-    text = "\n".join(lines)
-    if out is not None:
-        out.write_text(text + "\n", encoding="utf-8")
-    return text
 
 
 def primers(speaker: Speaker, n: int, tasks: Sequence[str], seed: int = 10**9) -> dict[str, Score]:

@@ -203,8 +203,12 @@ def read(path: Path) -> dict[str, Any]:
     """What ``--json`` wrote. Raises DataError."""
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))
-        known = facts["format"] == FORMAT and set(facts["parts"]) <= set(PARTS) and {"family", "weights"} <= set(facts["model"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        known = facts["format"] == FORMAT and set(facts["parts"]) <= set(PARTS)
+        if known:
+            facts["model"]["family"], facts["model"]["weights"]
+            for name, part in facts["parts"].items():
+                shown(name, part)  # whoever reads it will print it
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, ZeroDivisionError) as error:
         raise DataError(f"cannot be read as an evaluation: {error!r}", where=str(path), remedy=_REMEDY) from None
     if not known:
         raise DataError("is an evaluation of another version", where=str(path), remedy=_REMEDY)

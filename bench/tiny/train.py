@@ -120,6 +120,7 @@ class Trainer:
         self.rows = Rows(plan.cache / "rows", self.encoder, plan.mix, plan.seed, vocabulary)
         self.pool = Pool(plan.cache / "clips", plan.shards)
         self.facts: dict[str, Any] = {"step": 0, "minutes": 0.0, "samples": 0, "tokens": 0, "mix": self.rows.key, "mix_step": 0}
+        self.facts["seed"] = plan.seed
         self._restore()
         self.loss = fast.token_loss(self.model, plan.compiled)
         self.see = fast.see_of(self.model, plan.compiled)
@@ -244,6 +245,7 @@ class Trainer:
         rate = (facts["tokens"] - facts.get("logged", 0)) / max(seconds, 1e-9)
         facts["logged"] = facts["tokens"]
         line = {k: facts[k] for k in ("step", "minutes", "samples", "tokens")} | {"tokens_per_s": rate, "tasks": tasks}
+        line["lr"] = self.plan.lr * self.plan.scale(facts["step"], progress)
         log.write(json.dumps(line) + "\n")
         log.flush()
         left = facts["minutes"] * (1 - progress) / max(progress, 1e-9)

@@ -127,7 +127,9 @@ def test_what_leaves_its_interval_is_told() -> None:
     assert regression.outside(cells(34, 0.8), lost) == ["perceptive: samples failed: {'summarizer: too-long': 1}"]
 
 
-@pytest.mark.parametrize("content", ["", "[]", '{"weights": "1"}'])
+@pytest.mark.parametrize(
+    "content", ["", "[]", '{"weights": "1"}', '{"format": 1, "model": {"family": "x", "weights": ""}, "parts": {"speed": {}}}']
+)
 def test_a_damaged_file_of_figures_says_how_to_make_it(tmp_path: Path, content: str) -> None:
     (tmp_path / "f.json").write_text(content)
     with pytest.raises(DataError, match="eval-tiny --expected"):
@@ -202,10 +204,10 @@ def test_parts_are_kept_only_of_the_same_weights(evaluated: Path, tmp_path: Path
     words = tokenizer.with_vocabulary_of((evaluated / "model" / "tokenizer.json").read_text())
     speaker = evaluate.Speaker(architecture.load(evaluated / "model"), Encoder(words, QWEN), QWEN)
     facts = parts.read(evaluated / "e.json")
-    facts["parts"]["speed"] = {"seed": 1, "n": 1, "figures": {}}
+    facts["parts"]["robustness"] = {"seed": 1, "n": 1, "figures": {"rows": []}}
     (tmp_path / "e.json").write_text(json.dumps(facts))
     options = arguments(tmp_path, "--json", str(tmp_path / "e.json"), "--keep", "--n", "1")
-    assert parts.run(options, speaker, evaluated / "model", {"judge": 1.0})["parts"].keys() == {"skills", "speed"}
+    assert parts.run(options, speaker, evaluated / "model", {"judge": 1.0})["parts"].keys() == {"skills", "robustness"}
     facts["model"]["weights"] = "0" * 64
     (tmp_path / "e.json").write_text(json.dumps(facts))
     assert parts.run(options, speaker, None, {"judge": 1.0})["parts"].keys() == {"skills"}

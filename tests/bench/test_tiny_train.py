@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from bench.tiny import architecture, checkpoint, clips, data, evaluate, graft, stages
+from bench.tiny import architecture, checkpoint, clips, curves, data, evaluate, graft, stages
 from bench.tiny.train import Plan, Trainer, averaged, run
 from models.errors import ModelError
 
@@ -51,6 +51,9 @@ def test_a_stopped_training_goes_on_identically(ready: Path, monkeypatch: pytest
         assert torch.equal(value, again[name]), name
     lines = [json.loads(line) for line in (plan.folder / "log.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == [1, 2, 3, 4] and lines[0]["tasks"]
+    assert [line["lr"] for line in lines] == [plan.lr * plan.scale(step, step / 4) for step in (1, 2, 3, 4)]
+    assert facts["seed"] == plan.seed
+    assert "copy" in curves.Log.read(plan.folder / "log.jsonl").tasks  # what draws the curves reads what training writes
 
 
 def test_a_result_becomes_a_model_folder_that_speaks(ready: Path, tmp_path: Path) -> None:
