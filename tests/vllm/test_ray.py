@@ -1,7 +1,10 @@
 """A Ray cluster of two nodes on this machine: a managed vLLM on each, asked by the ordinary client. Runs in vllm's own environment."""
 
 import json
+import shutil
 import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -77,3 +80,49 @@ def test_two_nodes_serve_and_a_lost_one_is_told(
     assert found["digest"].startswith("openai:tiny@") and "http" not in found["digest"]
     assert "node 2 of 2" in found["lost"] and "goes on from here" in found["lost"]
     assert {pid for one in processes.servers() for pid in one.pids} <= before
+
+
+OWNER = """
+import sys, time
+from pathlib import Path
+
+if __name__ == "__main__":
+    from models.placement import Placement
+    from models.ray_fleet import RayFleet
+    from models.vllm_flags import ServeOptions
+
+    model, logs, vllm = map(Path, sys.argv[1:])
+    where = Placement(device="cpu", context=2048)
+    with RayFleet(model, where, ServeOptions("tiny"), address="local", log_folder=logs, vllm=str(vllm)) as fleet:
+        print("ready", *fleet.urls, flush=True)
+        time.sleep(600)
+"""
+
+
+def test_kill_9_of_the_run_ends_the_servers_of_its_actors(
+    vllm_python: Callable[[Path], list[Any]], no_server: None, tmp_path: Path
+) -> None:
+    """On a stand-in whose workers are deaf to SIGTERM: Ray would end an actor's watchdog with the actor, and leave them."""
+    fake, script = tmp_path / "vllm", tmp_path / "owner.py"
+    fake.write_text(f"#!{sys.executable}\n{(ROOT / 'tests' / 'models' / 'fake_vllm.py').read_text()}")
+    fake.chmod(0o755)
+    model = tmp_path / "model"
+    shutil.copytree(ROOT / "models" / "tiny-qwen2.5-vl", model)
+    (model / "behaviour.json").write_text("{}")
+    script.write_text(OWNER)
+    command = [*vllm_python(script), model, tmp_path / "logs", fake]
+    owner = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert owner.stdout is not None
+    try:
+        line = next((line for line in owner.stdout if line.startswith("ready")), "")
+        assert "http://127.0.0.1:" in line
+        pids = [int(pid) for pid in (model / "pids").read_text().split()]
+        assert all(processes.started(pid) for pid in pids)
+    finally:
+        owner.kill()
+        owner.wait()
+        owner.stdout.close()
+    deadline = time.monotonic() + 60
+    while any(processes.started(pid) for pid in pids):
+        assert time.monotonic() < deadline, "the servers outlived the run"
+        time.sleep(0.2)
