@@ -120,12 +120,24 @@ def _download(pins: Sequence[Pin], python: str, glibc: str, folder: Path, *, nee
     if wanted:
         lines = folder / f".wanted-{os.getpid()}.txt"
         lines.write_text("\n".join(pin.line() for pin in wanted) + "\n", encoding="utf-8")
-        command = [*_pip(), "download", "--quiet", "--no-deps", "--require-hashes", "--only-binary=:all:", "--dest", str(folder)]
+        watched = sys.stderr.isatty()  # pip's own bars, with rate and time left, where somebody looks
+        print(f"fetching {len(wanted)} wheels into {folder} …", file=sys.stderr, flush=True)
+        command = [
+            *_pip(),
+            "download",
+            *([] if watched else ["--quiet"]),
+            "--no-deps",
+            "--require-hashes",
+            "--only-binary=:all:",
+            "--dest",
+            str(folder),
+        ]
         command += ["--implementation", "cp", "--python-version", python, "--requirement", str(lines)]
         command += [word for abi in (f"cp{python.replace('.', '')}", "abi3", "none") for word in ("--abi", abi)]
         command += [word for tag in platforms(glibc) for word in ("--platform", tag)]
         try:
-            said = subprocess.run(command, capture_output=True, text=True, check=False)
+            out = sys.stderr if watched else subprocess.DEVNULL
+            said = subprocess.run(command, stdout=out, stderr=subprocess.PIPE, text=True, check=False)
         finally:
             lines.unlink()
         there = have(pins, folder)

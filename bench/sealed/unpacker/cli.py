@@ -96,17 +96,17 @@ def _verify(arguments: argparse.Namespace) -> None:
 
 def _unbundle(arguments: argparse.Namespace) -> None:
     bundle = read_bundle(_places(arguments.source), arguments.key)
-    print(_describe(bundle, arguments.key))
+    print(_describe(bundle, arguments.key), flush=True)
     beside = Path().absolute().parent if Path("pyproject.toml").is_file() else Path()  # never inside another tree of the project
     to = (arguments.to or beside / f"untamed-{bundle.held['project']['commit'][:8]}").absolute()
     if place.unpacked(bundle, to):
         wrong = [] if arguments.no_install else machine.misfits(bundle.held["target"])
         if wrong:
             raise Refused("this machine and the bundle do not fit:\n" + "\n".join(f"  {one}" for one in wrong))
-        print(f"{to}: unpacked before, every digest was right then")
+        print(f"{to}: unpacked before, every digest was right then", flush=True)
     else:
         place.unpack(bundle, to, Copier(), install=not arguments.no_install)
-        print(f"{to}: unpacked, every digest is right")
+        print(f"{to}: unpacked, every digest is right", flush=True)
     if not arguments.no_install:
         place.install(bundle, to)
     for note in machine.notes(bundle.held["system"]):
