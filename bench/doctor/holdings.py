@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench.doctor import ask
-from bench.doctor.rows import Asked, Line, fail, ok, unknown, warn
+from bench.doctor.rows import Asked, Line, fail, ok, refused, unknown, warn
 
 EMBEDDED = ask.ROOT / "models" / "tiny-qwen2.5-vl"
 GIB = 2**30
@@ -34,7 +34,7 @@ def models(asked: Asked) -> Iterator[Line]:
             folder = locate(name)
             yield from _model(folder, asked)
         except UserError as error:
-            yield fail(error.what, error.remedy or "python -m models list shows what lies here and how to fetch the rest")
+            yield refused(error, "python -m models list shows what lies here and how to fetch the rest")
 
 
 def _model(folder: Path, asked: Asked) -> Iterator[Line]:
@@ -60,7 +60,7 @@ def _model(folder: Path, asked: Asked) -> Iterator[Line]:
         try:
             _, plan, misfits = prepare(folder, where, options, vllm=find_vllm())
         except ModelError as error:  # the folder itself may be sound all the same
-            yield fail(f"{folder.name}: {error.what}", error.remedy or "docs/vllm.md says how GPUs are counted")
+            yield refused(error, "docs/vllm.md says how GPUs are counted")
         else:
             yield from (fail(f"{folder.name}: {one.what}", one.remedy) for one in misfits)
             if not misfits:
@@ -132,7 +132,7 @@ def data(asked: Asked) -> Iterator[Line]:
         try:
             found = check(folder)
         except UserError as error:
-            yield fail(error.what, error.remedy or "docs/data.md has the layouts")
+            yield refused(error, "docs/data.md has the layouts")
             continue
         errors = [one for one in found.findings if one.level == "error"]
         warnings = len(found.findings) - len(errors)
@@ -164,7 +164,7 @@ def collections(asked: Asked) -> Iterator[Line]:
             opened = Collection(folder)
             faults = opened.check()
         except UserError as error:
-            yield fail(f"{folder}: {error.what}", error.remedy or "build it again")
+            yield refused(error, "build it again")
             continue
         for fault in faults:
             yield fail(f"{folder}: {fault}", "build it again with python -m pipeline index build")

@@ -139,16 +139,19 @@ def language(asked: Asked) -> Iterator[Line]:
         yield fail(f"text is {text}, file names are {names}", "export LC_ALL=C.UTF-8 (or PYTHONUTF8=1)")
         return
     try:
-        with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
-            made = Path(folder) / "Zoë 怪物 \u0301"
+        place = tempfile.TemporaryDirectory(dir=Path.cwd())
+    except OSError as error:
+        yield unknown(f"text is UTF-8; names on this disk could not be tried: {error.strerror}", "work in a folder that can be written")
+        return
+    with place as folder:
+        made = Path(folder) / "Zoë 怪物 \u0301"
+        try:
             made.touch()
             kept = next(Path(folder).iterdir()).name == made.name
-    except OSError as error:
-        yield fail(
-            f"a file name in Unicode is refused here: {error.strerror}",
-            "mount the disk with utf8 (vfat: iocharset=utf8), or move to another",
-        )
-        return
+        except OSError as error:
+            remedy = "mount the disk with utf8 (vfat: iocharset=utf8), or move to another"
+            yield fail(f"a file name in Unicode is refused here: {error.strerror}", remedy)
+            return
     if kept:
         yield ok(f"UTF-8 for text, file names and names on this disk (LANG={os.environ.get('LANG', '')})")
     else:

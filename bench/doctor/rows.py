@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from models.errors import UserError
+
 State = Literal["ok", "warn", "fail", "unknown"]
 
 
@@ -57,3 +59,8 @@ def fail(what: str, remedy: str) -> Line:
 
 def unknown(what: str, remedy: str = "") -> Line:
     return Line("unknown", what, remedy)
+
+
+def refused(error: UserError, remedy: str = "see the documentation in docs/") -> Line:
+    """A mistake that some part of the project has found, as a line."""
+    return fail(f"{error.where}: {error.what}" if error.where else error.what, error.remedy or remedy)

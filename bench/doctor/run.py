@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from bench.doctor.rows import Asked, Check, Line, unknown
+from bench.doctor.rows import Asked, Check, Line, refused, unknown
 from models.errors import UserError
 
 SIDE_BY_SIDE = 4
@@ -50,7 +50,7 @@ class _Run:
             for line in self._check.run(self._asked):
                 self._said.put(line)
         except UserError as error:
-            self._said.put(Line("fail", error.what, error.remedy or ""))
+            self._said.put(refused(error))
         except ImportError as error:
             self._said.put(unknown(f"could not be tried: {error}", "make setup; the lines on software say more"))
         except BaseException as error:

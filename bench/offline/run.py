@@ -20,6 +20,7 @@ from pathlib import Path
 from bench.offline import traced
 from bench.offline.parts import ROOT, Part, planted
 from models.environment import GUARD
+from models.errors import ConfigError
 
 _HERE = Path(__file__).resolve().parent
 # Where processes have a namespace too, none of them outlives the part, however it ends.
@@ -84,7 +85,7 @@ def run_part(part: Part, watches: Watches, keep: Path | None = None) -> Seen:
     if why:
         return Seen(part.name, skipped=why)
     with tempfile.TemporaryDirectory(prefix=f"offline-{part.name}-", ignore_cleanup_errors=True) as made:
-        folder = keep / part.name if keep is not None else Path(made)
+        folder = _emptied(keep / part.name) if keep is not None else Path(made)
         seen = _watched(part.name, folder, lambda work: part.commands(sys.executable, work), watches, part.seconds)
     allowed = (0, 2) if part.lenient else (0,)
     if not seen.failed and any(code not in allowed for code in seen.codes):
@@ -110,6 +111,15 @@ def self_test(watches: Watches) -> dict[str, bool | None]:
             found["native connect, by its packets"] = _saw(seen.packets, host)
             found["native look-up, by its packets"] = _saw(seen.packets, "planted-native.invalid")
     return found
+
+
+def _emptied(folder: Path) -> Path:
+    """The folder, without what an earlier proof left in it. Raises ConfigError when it holds anything else."""
+    if folder.exists() and any(folder.iterdir()):
+        if not (folder / "notes" / "orders.json").is_file():
+            raise ConfigError("is not empty, and no earlier proof's", where=str(folder), remedy="give --keep a new folder")
+        shutil.rmtree(folder)
+    return folder
 
 
 def _saw(found: dict[str, int] | None, words: str) -> bool | None:

@@ -24,6 +24,7 @@ from bench.offline import cli, netns, traced
 from bench.offline import run as running
 from bench.offline.parts import EXTRA, PARTS, Part, chosen
 from bench.offline.run import Seen, Watches, available, bare, run_part, self_test
+from models.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]
 GUARD = Path(running.__file__).parent / "guard" / "sitecustomize.py"
@@ -316,6 +317,15 @@ def test_another_sitecustomize_still_runs(tmp_path: Path) -> None:
     assert [row["event"] for row in rows] == ["start", "socket.gethostbyname"] and rows[1]["stack"]
     del env["UNTAMED_GUARD_FILE"]
     assert subprocess.run([sys.executable, "-c", "1"], capture_output=True, text=True, env=env).stdout == "theirs\n"
+
+
+def test_a_kept_folder_is_begun_anew_and_nobodys_else(tmp_path: Path) -> None:
+    for _ in range(2):
+        assert run_part(quick("1"), Watches((), False), tmp_path).processes == 1
+    (tmp_path / "quick" / "notes" / "orders.json").unlink()
+    with pytest.raises(ConfigError, match="not empty"):
+        run_part(quick("1"), Watches((), False), tmp_path)
+    assert (tmp_path / "quick" / "notes" / "log").is_file()
 
 
 def test_a_part_gets_nothing_of_the_callers_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
