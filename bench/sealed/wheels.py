@@ -21,6 +21,7 @@ from packaging.markers import Marker
 
 from models.errors import ConfigError
 
+BATCH = 8
 MACHINE = "x86_64"  # what locks/vllm.txt and the CPU build of torch are for
 GLIBC = (5, 12, 17, *range(24, 43))  # glibc 2.x to which manylinux tags exist
 CPU_LOCKS, TORCH_FROM_REGISTRY, TORCH_CPU = ("pip.txt", "cpu.txt"), ("torch.txt", "torch-cuda-runtime.txt"), ("torch-cpu.txt",)
@@ -117,39 +118,40 @@ def have(pins: Sequence[Pin], folder: Path) -> dict[Pin, Path]:
 def _download(pins: Sequence[Pin], python: str, glibc: str, folder: Path, *, needed: bool = True) -> dict[Pin, Path]:
     there = have(pins, folder)
     wanted = [pin for pin in pins if pin not in there]
-    if wanted:
-        lines = folder / f".wanted-{os.getpid()}.txt"
-        lines.write_text("\n".join(pin.line() for pin in wanted) + "\n", encoding="utf-8")
-        watched = sys.stderr.isatty()  # pip's own bars, with rate and time left, where somebody looks
-        print(f"fetching {len(wanted)} wheels into {folder} …", file=sys.stderr, flush=True)
-        command = [
-            *_pip(),
-            "download",
-            *([] if watched else ["--quiet"]),
-            "--no-deps",
-            "--require-hashes",
-            "--only-binary=:all:",
-            "--dest",
-            str(folder),
-        ]
-        command += ["--implementation", "cp", "--python-version", python, "--requirement", str(lines)]
-        command += [word for abi in (f"cp{python.replace('.', '')}", "abi3", "none") for word in ("--abi", abi)]
-        command += [word for tag in platforms(glibc) for word in ("--platform", tag)]
-        try:
-            out = sys.stderr if watched else subprocess.DEVNULL
-            said = subprocess.run(command, stdout=out, stderr=subprocess.PIPE, text=True, check=False)
-        finally:
-            lines.unlink()
-        there = have(pins, folder)
-        missing = [pin for pin in pins if pin not in there]
-        if missing and not needed:
-            return {}
-        if missing:
-            errors = [line for line in said.stderr.splitlines() if line.startswith("ERROR")] or said.stderr.strip().splitlines()[-1:]
-            what = f"no wheel for {', '.join(f'{pin.name} {pin.version}' for pin in missing[:5])}{' …' if len(missing) > 5 else ''}"
-            remedy = "is the network there? the same command goes on with what it has; with GLIBC= given, a newer one may be needed"
-            raise ConfigError(f"{what}: {errors[0] if errors else 'pip said nothing'}", remedy=remedy)
+    said = ""
+    for first in range(0, len(wanted), BATCH):
+        words = f"fetching wheels {first + 1} to {min(first + BATCH, len(wanted))} of {len(wanted)} into {folder} …"
+        print(words, file=sys.stderr, flush=True)
+        if said := _pip_download(wanted[first : first + BATCH], python, glibc, folder):
+            break
+    there = have(pins, folder) if wanted else there
+    missing = [pin for pin in pins if pin not in there]
+    if missing and not needed:
+        return {}
+    if missing:
+        errors = [line for line in said.splitlines() if line.startswith("ERROR")] or said.strip().splitlines()[-1:]
+        what = f"no wheel for {', '.join(f'{pin.name} {pin.version}' for pin in missing[:5])}{' …' if len(missing) > 5 else ''}"
+        remedy = "is the network there? the same command goes on with what it has; with GLIBC= given, a newer one may be needed"
+        raise ConfigError(f"{what}: {errors[0] if errors else 'pip said nothing'}", remedy=remedy)
     return there
+
+
+def _pip_download(pins: Sequence[Pin], python: str, glibc: str, folder: Path) -> str:
+    """pip's complaints, empty when it has none. A few pins at a time: pip puts files into the folder only when all are there."""
+    watched = sys.stderr.isatty()  # pip's own bars, with rate and time left, where somebody looks
+    lines = folder / f".wanted-{os.getpid()}.txt"
+    lines.write_text("\n".join(pin.line() for pin in pins) + "\n", encoding="utf-8")
+    command = [*_pip(), "download", "--no-deps", "--require-hashes", "--only-binary=:all:", "--dest", str(folder)]
+    command += [] if watched else ["--quiet"]
+    command += ["--implementation", "cp", "--python-version", python, "--requirement", str(lines)]
+    command += [word for abi in (f"cp{python.replace('.', '')}", "abi3", "none") for word in ("--abi", abi)]
+    command += [word for tag in platforms(glibc) for word in ("--platform", tag)]
+    try:
+        out = sys.stderr if watched else subprocess.DEVNULL
+        done = subprocess.run(command, stdout=out, stderr=subprocess.PIPE, text=True, check=False)
+        return (done.stderr or "pip failed without a word") if done.returncode else ""
+    finally:
+        lines.unlink()
 
 
 def platforms(glibc: str) -> list[str]:
