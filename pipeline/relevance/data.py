@@ -2,7 +2,7 @@
 
 From a query log as CUE-M makes them (shown snippets the natural language inference model is sure of, other documents it is sure are
 none, one to four), with BM25's best wrong answers among the negatives. A JSONL row: {"query", "positive": [text…], "negative": [text…],
-"gains": [number…] (of the positives, optional), "teacher": [number…] (of all, optional)}. Knows no network.
+"gains": [number…] (of the positives, optional), "teacher", "prior": [number…] (of all, optional)}. Knows no network.
 Try: python -m pipeline relevance pairs LOG.jsonl COLLECTION OUT.jsonl
 """
 
@@ -20,33 +20,49 @@ from pipeline.documents import Notes
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A query and its texts: the positives with their gains first, then negatives (gain 0). `teacher`: another ranker's scores, or ()."""
+    """A query and its texts: the positives with their gains first, then negatives (gain 0), the most tempting first.
+
+    `teacher`: another ranker's scores to learn from, or (). `prior`: the first ranking's scores, on which the classifier's are added.
+    """
 
     query: str
     positive: tuple[str, ...]
     negative: tuple[str, ...]
     gains: tuple[float, ...] = ()
     teacher: tuple[float, ...] = ()
+    prior: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.query.strip() or not self.positive:
             raise DataError("a group needs a query and at least one positive text")
         if self.gains and len(self.gains) != len(self.positive):
             raise DataError(f"{len(self.gains)} gains for {len(self.positive)} positives", remedy="one each, or none")
-        if self.teacher and len(self.teacher) != len(self.positive) + len(self.negative):
-            raise DataError(
-                f"{len(self.teacher)} teacher scores for {len(self.positive) + len(self.negative)} texts", remedy="one each, or none"
-            )
+        for name in ("teacher", "prior"):
+            found, due = len(getattr(self, name)), len(self.positive) + len(self.negative)
+            if found not in (0, due):
+                raise DataError(f"{found} {name} scores for {due} texts", remedy="one each, or none")
 
-    def draw(self, rng: Random, negatives: int) -> tuple[list[str], list[float], list[float]]:
-        """(texts, gains, teacher scores) of one positive and `negatives` others that rank below it, for one step."""
+    def draw(self, rng: Random, negatives: int, hard: float = 1.0) -> Drawn:
+        """One positive and `negatives` others that rank below it, for one step. With `hard` > 1 so many times more are drawn and the most
+        tempting of them kept: what the first ranking puts far down is told apart without learning anything."""
         gains = self.gains or (1.0,) * len(self.positive)
         at = rng.randrange(len(self.positive))
         texts = [*self.positive, *self.negative]
         values = [*gains, *([0.0] * len(self.negative))]
         below = [i for i in range(len(texts)) if values[i] < values[at]]
-        chosen = [at, *rng.sample(below, min(negatives, len(below)))]
-        return [texts[i] for i in chosen], [values[i] for i in chosen], [self.teacher[i] for i in chosen] if self.teacher else []
+        drawn = rng.sample(below, min(int(negatives * hard), len(below)))
+        chosen = [at, *sorted(drawn, key=lambda i: -self.prior[i] if self.prior else i)[:negatives]]
+        return Drawn(*([row[i] for i in chosen] if row else [] for row in (texts, values, self.teacher, self.prior)))
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """Texts of one group for one step, with their gains and, where the group has them, teacher's and prior scores."""
+
+    texts: list[str]
+    gains: list[float]
+    teacher: list[float]
+    prior: list[float]
 
 
 def read_groups(path: Path) -> list[Group]:
@@ -61,7 +77,7 @@ def read_groups(path: Path) -> list[Group]:
             continue
         try:
             row = json.loads(line)
-            lists = {key: tuple(row.get(key) or ()) for key in ("positive", "negative", "gains", "teacher")}
+            lists = {key: tuple(row.get(key) or ()) for key in ("positive", "negative", "gains", "teacher", "prior")}
             out.append(Group(str(row["query"]), **lists))
         except (ValueError, KeyError, TypeError, AttributeError, DataError) as error:
             raise DataError(

@@ -1,7 +1,7 @@
 """Rankings of a judged collection with and without the classifier: BM25, dense, fused, and each of them re-ranked.
 
 The classifier's logits are blended with the first ranking's scores; the weight is chosen on development queries, and 0 (the first
-ranking alone) is among the choices, so a classifier that does not help is left out and the report says so.
+ranking alone) is among the choices, so one that does not help is left out and the report says so.
 Try: python -m pipeline relevance cranfield FOLDER
 """
 
@@ -85,11 +85,16 @@ def _ranking(rows: Sequence[tuple[str, str, float]]) -> Ranking:
     return Ranking(tuple(r[0] for r in rows), tuple(r[1] for r in rows), tuple(r[2] for r in rows))
 
 
-def blend(ranking: Ranking, logits: Sequence[float], weight: float) -> list[str]:
-    """Document ids by (1 − weight) · first score + weight · logit, both standardised within the query."""
+def blend(ranking: Ranking, logits: Sequence[float], weight: float, prior: float = 0.0) -> list[str]:
+    """Document ids by (1 − weight) · first score + weight · logit, both standardised within the query.
+
+    `prior`: that of a classifier trained on top of the first scores (Recipe.prior): then only those are standardised, times `prior`, and
+    the logits keep their size, in which such a classifier says how sure it is.
+    """
     if not ranking.ids:
         return []
-    mixed = (1 - weight) * _standard(ranking.scores) + weight * _standard(logits)
+    made = np.asarray(logits, np.float64) if prior else _standard(logits)
+    mixed = (1 - weight) * (prior or 1.0) * _standard(ranking.scores) + weight * made
     return [ranking.ids[i] for i in np.argsort(-mixed, kind="stable")]
 
 
@@ -110,15 +115,34 @@ def scored(rankings: Sequence[Ranking], queries: Sequence[str], logits: Logits) 
     return out
 
 
-def best_weight(rankings: Sequence[Ranking], made: Sequence[Sequence[float]], gains: Sequence[Mapping[str, float]], k: int = 10) -> float:
+def best_weight(
+    rankings: Sequence[Ranking], made: Sequence[Sequence[float]], gains: Sequence[Mapping[str, float]], k: int = 10, prior: float = 0.0
+) -> float:
     """The weight with the best nDCG on these queries; the smaller one of equals."""
-    return max(WEIGHTS, key=lambda w: (round(blended_ndcg(rankings, made, gains, w, k), 6), -w))
+    return max(WEIGHTS, key=lambda w: (round(blended_ndcg(rankings, made, gains, w, k, prior), 6), -w))
 
 
 def blended_ndcg(
-    rankings: Sequence[Ranking], made: Sequence[Sequence[float]], gains: Sequence[Mapping[str, float]], weight: float, k: int = 10
+    rankings: Sequence[Ranking],
+    made: Sequence[Sequence[float]],
+    gains: Sequence[Mapping[str, float]],
+    weight: float,
+    k: int = 10,
+    prior: float = 0.0,
 ) -> float:
-    values = [NDCG(k)(blend(r, m, weight), g) for r, m, g in zip(rankings, made, gains, strict=True)]
+    values = [NDCG(k)(blend(r, m, weight, prior), g) for r, m, g in zip(rankings, made, gains, strict=True)]
+    return mean(values) or 0.0
+
+
+def likelihood(rankings: Sequence[Ranking], made: Sequence[Sequence[float]], gains: Sequence[Mapping[str, float]], prior: float) -> float:
+    """Mean over queries of Σ gain · log softmax of the mixed scores, gains summing to 1: the listwise loss with its sign turned."""
+    values: list[float] = []
+    for ranking, logits, wanted in zip(rankings, made, gains, strict=True):
+        weights = np.array([wanted.get(id_, 0.0) for id_ in ranking.ids])
+        if weights.sum() > 0:
+            mixed = np.asarray(logits, np.float64) + prior * _standard(ranking.scores)
+            mixed = mixed - mixed.max()
+            values.append(float(weights @ (mixed - np.log(np.exp(mixed).sum())) / weights.sum()))
     return mean(values) or 0.0
 
 
@@ -130,17 +154,39 @@ def folds(count: int, parts: int, seed: int) -> list[list[int]]:
 
 
 def groups_of(rankings: Rankings, which: Sequence[int], texts: Mapping[str, str], depth: int = 50) -> list[Group]:
-    """Training groups of judged queries: every judged document is a positive with its gain, the fused ranking's others are negatives,
-    and the fused scores are the teacher's."""
+    """Training groups of judged queries: every judged document is a positive with its gain, the fused ranking's others are negatives in
+    its order, and its standardised scores are the prior; a judged document that it lacks has the lowest."""
     out = []
     for i in which:
         gains, ranking = rankings.gains[i], rankings.by_name["fused"][i]
         known = dict(zip(ranking.ids, ranking.texts, strict=True))
+        scores = dict(zip(ranking.ids, _standard(ranking.scores).tolist(), strict=True))
         positives = [(id_, gain) for id_, gain in sorted(gains.items()) if id_ in texts]
         negatives = [id_ for id_ in ranking.ids[:depth] if id_ not in gains]
         if positives and negatives:
+            lowest = min(scores.values())
+            prior = tuple(scores.get(id_, lowest) for id_ in (*(id_ for id_, _ in positives), *negatives))
             positive = tuple(known.get(id_, texts[id_]) for id_, _ in positives)
-            out.append(Group(rankings.queries[i], positive, tuple(known[id_] for id_ in negatives), tuple(gain for _, gain in positives)))
+            others = tuple(known[id_] for id_ in negatives)
+            out.append(Group(rankings.queries[i], positive, others, tuple(gain for _, gain in positives), prior=prior))
+    return out
+
+
+SHARPNESS = 2.0  # of the teacher's softmax over standardised scores
+
+
+def taught_groups(judged: Judged, collection: Collection, count: int, seed: int, depth: int = 20) -> list[Group]:
+    """Groups without any judged query that teach what the first ranking knows: a document's title is the query, the fused ranking of the
+    other documents is the teacher. Titles' own abstracts are left out: that pair is learned at once and teaches to match words."""
+    documents = [d for d in judged.documents if d.text and len(d.title.split()) >= 4]
+    drawn = Random(seed).sample(documents, min(count, len(documents)))
+    out = []
+    for document, found in zip(drawn, collection.search([d.title for d in drawn], depth + 1), strict=True):
+        others = [p for p in found if p.document != document.id][:depth]
+        if len(others) > 1:
+            texts = tuple(told(p.title, p.text) for p in others)
+            teacher = tuple((SHARPNESS * _standard([p.score for p in others])).tolist())
+            out.append(Group(document.title, texts[:1], texts[1:], teacher=teacher))
     return out
 
 

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import torch
 
@@ -39,26 +40,49 @@ def cross_validate(
     """
     texts = {document.id: told(document.title, document.text) for document in judged.documents if document.text}
     start = _pretrain(judged, recipe, pseudo, base, keep, tell) if pseudo else None
-    got: dict[str, list[float]] = {name: [] for name in rankings.by_name}
-    weights: dict[str, list[float]] = {name: [] for name in rankings.by_name}
-    for number, test in enumerate(evaluate.folds(len(judged.queries), parts, recipe.seed)):
+    parted = evaluate.folds(len(judged.queries), parts, recipe.seed)
+    made: dict[str, dict[int, list[float]]] = {name: {} for name in rankings.by_name}
+    for number, test in enumerate(parted, start=1):
         others = [i for i in range(len(judged.queries)) if i not in set(test)]
         dev = others[:: max(2, parts)]
         learn = [i for i in others if i not in set(dev)]
         network = _trained(rankings, learn, dev, texts, recipe, base, start, tell)
         for name, rows in rankings.by_name.items():
-            weight, value = _reranked(network, rows, rankings, dev, test)
-            weights[name].append(weight)
-            got[name].append(value * len(test))
-        so_far = {
-            name: round(sum(v) / sum(len(t) for t in evaluate.folds(len(judged.queries), parts, recipe.seed)[: number + 1]), 4)
-            for name, v in got.items()
-        }
-        tell(f"fold {number + 1}/{parts}: weights {[w[-1] for w in weights.values()]}, so far {so_far}")
-    return {
-        **{f"nDCG@10 {name} re-ranked": round(sum(values) / len(judged.queries), 4) for name, values in got.items()},
-        "weights": weights,
+            asked = [rankings.queries[i] for i in test]
+            found = evaluate.scored([rows[i] for i in test], asked, lambda pairs: network.logits(pairs).tolist())  # noqa: B023
+            made[name] |= dict(zip(test, found, strict=True))
+        done = parted[:number]
+        if len(done) > 1:
+            tell(f"fold {number}/{parts}: so far {_weighed(rankings, made, done, recipe.prior)}")
+    return _weighed(rankings, made, parted, recipe.prior)
+
+
+def _weighed(
+    rankings: Rankings, made: dict[str, dict[int, list[float]]], parted: Sequence[Sequence[int]], prior: float
+) -> dict[str, object]:
+    """nDCG@10 of each ranking re-ranked. A fold's weight is chosen on the queries of the other folds, each with the logits of the
+    classifier that never saw it: a fold's own few dozen held-back queries say too little about a weight."""
+    out: dict[str, object] = {}
+    chosen: dict[str, list[float]] = {}
+    for name, rows in rankings.by_name.items():
+        total = 0.0
+        for test in parted:
+            dev = [i for part in parted if part is not test for i in part]
+            picked = [[rows[i] for i in dev], [made[name][i] for i in dev], [rankings.gains[i] for i in dev]]
+            weight = evaluate.best_weight(*picked, prior=prior)  # type: ignore[arg-type]
+            chosen.setdefault(name, []).append(weight)
+            mine = ([rows[i] for i in test], [made[name][i] for i in test], [rankings.gains[i] for i in test])
+            total += evaluate.blended_ndcg(*mine, weight, prior=prior) * len(test)
+        out[f"nDCG@10 {name} re-ranked"] = round(total / sum(map(len, parted)), 4)
+    before = {
+        f"nDCG@10 {name} of these": round(_before(rankings, name, [i for part in parted for i in part]), 4) for name in rankings.by_name
     }
+    return {**before, **out, "weights": chosen}
+
+
+def _before(rankings: Rankings, name: str, which: Sequence[int]) -> float:
+    rows = [rankings.by_name[name][i] for i in which]
+    return evaluate.blended_ndcg(rows, [[0.0] * len(row.ids) for row in rows], [rankings.gains[i] for i in which], 0.0)
 
 
 def _pretrain(
@@ -69,12 +93,16 @@ def _pretrain(
         home = keep or Path(made)
         if not (home / "current").exists():
             build(home, judged.documents, Tools(encoder))
-        groups = evaluate.pseudo_groups(judged, Collection(home, encoder), pseudo, recipe.seed)
+        collection = Collection(home, encoder)
+        taught = evaluate.taught_groups(judged, collection, pseudo // 3, recipe.seed)
+        groups = [*taught, *evaluate.pseudo_groups(judged, collection, pseudo - len(taught), recipe.seed)]
+    Random(recipe.seed).shuffle(groups)
     tell(f"{len(groups)} groups without judged queries")
     held = max(1, len(groups) // 20)
     tools = RelevanceClassifier(base, max_tokens=recipe.max_tokens, dtype="float32")
     steps = min(recipe.steps, max(1, len(groups) // recipe.groups))
-    return train(groups[held:], replace(recipe, steps=steps), base, evaluate=mrr(groups[:held], tools), tell=tell).adapter
+    first = replace(recipe, steps=steps, distil=recipe.distil or 0.8, prior=0.0)
+    return train(groups[held:], first, base, evaluate=mrr(groups[:held], tools), tell=tell).adapter
 
 
 def _trained(
@@ -92,10 +120,11 @@ def _trained(
     gains = [rankings.gains[i] for i in dev]
 
     def score(network: Electra) -> float:
+        """Log-likelihood of the judged documents under the mixed scores: nDCG of a few dozen queries jumps too much to stop by."""
         tools.network = network
         with torch.autocast("cpu", torch.bfloat16):
             made = evaluate.scored(rows, [rankings.queries[i] for i in dev], lambda pairs: tools.logits(pairs).tolist())
-        return max(evaluate.blended_ndcg(rows, made, gains, weight) for weight in evaluate.WEIGHTS)
+        return evaluate.likelihood(rows, made, gains, recipe.prior)
 
     trained = train(evaluate.groups_of(rankings, learn, texts), recipe, base, start, score, tell)
     ready = RelevanceClassifier(base, max_tokens=recipe.max_tokens, dtype="float32")
@@ -104,21 +133,3 @@ def _trained(
     merge(ready.network, trained.adapter)
     ready.network.to(torch.bfloat16)
     return ready
-
-
-def _reranked(
-    classifier: RelevanceClassifier, rows: Sequence[evaluate.Ranking], rankings: Rankings, dev: Sequence[int], test: Sequence[int]
-) -> tuple[float, float]:
-    """(the weight that dev prefers, nDCG@10 of the test queries under it)."""
-    made = {
-        i: made
-        for part in (dev, test)
-        for i, made in zip(
-            part,
-            evaluate.scored([rows[i] for i in part], [rankings.queries[i] for i in part], lambda pairs: classifier.logits(pairs).tolist()),
-            strict=True,
-        )
-    }
-    gains = rankings.gains
-    weight = evaluate.best_weight([rows[i] for i in dev], [made[i] for i in dev], [gains[i] for i in dev])
-    return weight, evaluate.blended_ndcg([rows[i] for i in test], [made[i] for i in test], [gains[i] for i in test], weight)

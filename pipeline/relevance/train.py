@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from models.errors import ConfigError
 from pipeline.relevance.classifier import RelevanceClassifier, batches
-from pipeline.relevance.data import Group
+from pipeline.relevance.data import Drawn, Group
 from pipeline.relevance.electra import Electra, adapter_of, add_lora, load, merge
 from pipeline.relevance.metrics import MRR, mean
 
@@ -31,6 +31,8 @@ class Recipe:
         rank: of the LoRA factors; 32 keeps the adapter below 3 MB. from_layer: the first layer that is changed.
         groups: queries in a step. negatives: texts below the positive in each. loss: "listwise" (softmax over the group) or "pointwise"
             (CUE-M's classifier: each pair for itself). distil: weight of the teacher's softmax where groups have one.
+        hard: how many times more negatives are drawn than kept. prior: weight of the first ranking's standardised scores, to which the
+            logits are added before the listwise softmax: what is learned is what the first ranking gets wrong. 0 leaves them out.
         steps, minutes: whichever ends first. patience: evaluations without a better MRR; every: steps between them.
     """
 
@@ -44,6 +46,8 @@ class Recipe:
     negatives: int = 4
     loss: Literal["listwise", "pointwise"] = "listwise"
     distil: float = 0.0
+    hard: float = 1.0
+    prior: float = 0.0
     dropout: float = 0.1
     max_tokens: int = 192
     budget: int = 8192
@@ -124,29 +128,31 @@ def train(
 
 def _step(network: Electra, tools: RelevanceClassifier, drawn: Sequence[Group], recipe: Recipe, rng: Random) -> float:
     """One forward and backward pass over a few groups; gradients are left in the parameters."""
-    rows = [group.draw(rng, recipe.negatives) for group in drawn]
-    pairs = [(group.query, text) for group, (texts, _, _) in zip(drawn, rows, strict=True) for text in texts]
+    rows = [group.draw(rng, recipe.negatives, recipe.hard) for group in drawn]
+    pairs = [(group.query, text) for group, row in zip(drawn, rows, strict=True) for text in row.texts]
     logits = torch.zeros(len(pairs))
     with torch.autocast("cpu", torch.bfloat16):
         for batch in batches(tools.tokenizer, pairs, recipe.budget):
             logits = logits.index_put((torch.tensor(batch.rows),), network(batch.ids, batch.types, batch.lengths).float())
     losses, at = [], 0
-    for texts, gains, teacher in rows:
-        losses.append(_loss(logits[at : at + len(texts)], torch.tensor(gains), torch.tensor(teacher), recipe))
-        at += len(texts)
+    for row in rows:
+        losses.append(_loss(logits[at : at + len(row.texts)], row, recipe))
+        at += len(row.texts)
     loss = torch.stack(losses).mean()
     loss.backward()  # type: ignore[no-untyped-call]
     return float(loss.detach())
 
 
-def _loss(logits: torch.Tensor, gains: torch.Tensor, teacher: torch.Tensor, recipe: Recipe) -> torch.Tensor:
+def _loss(logits: torch.Tensor, row: Drawn, recipe: Recipe) -> torch.Tensor:
+    gains = torch.tensor(row.gains)
     if recipe.loss == "pointwise":
         loss = F.binary_cross_entropy_with_logits(logits, (gains > 0).float())
     else:
-        target = gains / gains.sum()
-        loss = -(target * F.log_softmax(logits, 0)).sum()
-    if recipe.distil and teacher.numel():
-        loss = (1 - recipe.distil) * loss - recipe.distil * (F.softmax(teacher, 0) * F.log_softmax(logits, 0)).sum()
+        mixed = logits + recipe.prior * torch.tensor(row.prior) if recipe.prior and row.prior else logits
+        loss = -(gains / gains.sum() * F.log_softmax(mixed, 0)).sum()
+    if recipe.distil and row.teacher:
+        taught = F.softmax(torch.tensor(row.teacher), 0)
+        loss = (1 - recipe.distil) * loss - recipe.distil * (taught * F.log_softmax(logits, 0)).sum()
     return loss
 
 
