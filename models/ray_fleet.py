@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import importlib.util
 import secrets
+import socket
 import threading
 import time
 from dataclasses import dataclass, replace
@@ -28,6 +29,7 @@ from models.vllm_flags import HOST, ServeOptions
 
 # Ray ends an actor's children with it, our watchdog among them, which then could not end the rest in order.
 _LEFT_ALONE = {"RAY_kill_child_processes_on_worker_exit": "0"}
+_NO_CLUSTER = "start one with `ray start --head`, name its head as host:port, or take `local`"
 _POLL = 1.0  # seconds between two looks at the nodes
 _ANSWER = 60.0  # seconds that an actor may take to say how its servers are
 
@@ -133,13 +135,13 @@ class RayFleet:
 
         if ray.is_initialized():
             return
+        _reachable(self._address)
         local = {"include_dashboard": False, "object_store_memory": 100 * 2**20} if self._address == "local" else {}
         try:
             ray.init(address=self._address, log_to_driver=False, logging_level="ERROR", configure_logging=False, **local)
         except (ConnectionError, ValueError, RuntimeError, OSError) as error:
             said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-            remedy = "start one with `ray start --head`, name its head as host:port, or take `local`"
-            raise ModelError(f"no Ray cluster at {self._address!r}: {said}", remedy=remedy) from None
+            raise ModelError(f"no Ray cluster at {self._address!r}: {said}", remedy=_NO_CLUSTER) from None
         self._ours = True
 
     def _spread(self) -> None:
@@ -260,6 +262,17 @@ class RayFleet:
         if self._ours:
             ray.shutdown()
             self._ours = False
+
+
+def _reachable(address: str) -> None:
+    """That a head named as host:port takes connections: ray itself would try for minutes. Raises ModelError."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if not colon:
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=5).close()
+    except (OSError, ValueError) as error:
+        raise ModelError(f"no Ray cluster at {address!r}: {error}", remedy=_NO_CLUSTER) from None
 
 
 def _short(error: Exception) -> str:
