@@ -11,6 +11,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 _QUOTES = "\"'`‘’“”«»「」『』*_ \t"
 _PREFIX = re.compile(
@@ -69,6 +70,11 @@ def fold(name: str) -> str:
 
 def names(options: Sequence[str]) -> Callable[[str], Names]:
     """A parser for one or several of `options`, separated by ``;``, ``；`` or lines."""
+    return _names(tuple(options))
+
+
+@lru_cache(maxsize=4096)  # sibling calls and all questions about one root share their list: thousands of calls wait with their parsers
+def _names(options: tuple[str, ...]) -> Callable[[str], Names]:
     exact = set(options)
     folded: dict[str, list[str]] = {}
     for option in dict.fromkeys(options):

@@ -24,7 +24,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Call(Generic[R]):
     """One call that an episode wants made.
 

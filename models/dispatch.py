@@ -22,7 +22,7 @@ from models.requests import Completion
 Asker = tuple[str, int]  # sample, position among its calls of this round trip
 
 
-@dataclass
+@dataclass(slots=True)
 class Flight:
     """A call under way. `askers` beyond the first share its reply. Of calls that wait the one of the lowest `rank` goes first."""
 

@@ -125,7 +125,7 @@ def run(
             loop.close()
 
 
-@dataclass
+@dataclass(slots=True)
 class _Sample(Generic[T]):
     id: str
     index: int
