@@ -1,4 +1,9 @@
-"""A run that a test kills: scripted server, every call logged when it is sent. python kill_target.py FOLDER"""
+"""A run that a test kills: scripted server, every call logged when it is sent. python kill_target.py FOLDER
+
+What a run needs is imported once; for every number on standard input a process is forked whose server
+gives so many replies; its number is printed, then how it
+ended. The test kills that process, and nobody waits a second for each start of Python.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +11,7 @@ import asyncio
 import importlib.util
 import os
 import sys
+import traceback
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -23,11 +29,12 @@ from models.requests import Completion, Request  # noqa: E402
 
 
 class Slow:
-    """Answers after a moment, so that a kill finds calls under way."""
+    """Answers after a moment, so that a kill finds calls under way; and only so many, so that no run ends before it is killed."""
 
-    digest, name, slots, can_constrain = "slow", "slow", 4, frozenset[str]()
+    digest, name, slots, can_constrain = "slow", "slow", 2, frozenset[str]()
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, replies: int) -> None:
+        self.left = replies
         self.reply = pond.Oracle(load(folder / "pond").questions, "fish")
         self.log = os.open(folder / "sent.log", os.O_APPEND | os.O_CREAT | os.O_WRONLY)
 
@@ -37,22 +44,44 @@ class Slow:
     async def open(self) -> None:
         os.write(self.log, b"open\n")
 
+    def started(self) -> None:
+        os.write(self.log, b"start\n")
+
     async def close(self) -> None:
         return
 
     async def complete(self, request: Request) -> Completion:
         os.write(self.log, f"{request.key(self.digest)}\n".encode())
-        await asyncio.sleep(0.02)
-        return Completion(self.reply(request), seconds=0.02)
+        self.left -= 1
+        await asyncio.sleep(0.005 if self.left >= 0 else 3600)
+        return Completion(self.reply(request), seconds=0.01)
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, replies: int) -> None:
     options = {"data": str(folder / "pond"), "model": "slow", "endpoint": "http://127.0.0.1:9/v1", "prompts": str(folder / "prompts")}
-    config = validate({**options, "runs": str(folder / "runs"), "settings": "knowledgeable,vanilla+,perceptive"})
-    engine = Slow(folder)
+    config = validate({**options, "runs": str(folder / "runs")})
+    engine = Slow(folder, replies)
+    engine.started()
     run_suite("settings", settings_suite(config), config, factory=lambda b, c: engine, cache=folder / "cache")
-    print("finished")
+
+
+def forked(folder: Path, replies: int) -> int:
+    """The number of a process that does one run; it ends with 0 when the run is finished."""
+    number = os.fork()
+    if number:
+        return number
+    code = 1
+    try:
+        main(folder, replies)
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(code)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    for line in sys.stdin:
+        number = forked(Path(sys.argv[1]), int(line))
+        print(number, flush=True)
+        print(os.waitstatus_to_exitcode(os.waitpid(number, 0)[1]), flush=True)
