@@ -1,7 +1,7 @@
 """The model card of an exported tiny model: what it is, what it learnt from, what it scores, what it cannot do.
 
 At export the card says what the training state knows; its scores are filled in from an evaluation's JSON, and only from one of these
-very weights. docs/tiny.md gets the same tables between its markers.
+very weights. docs/tiny.md gets the same tables between its markers, and the reliability diagram beside it.
 
     python -m bench eval-tiny --all --json evaluation.json && python -m bench train-tiny --card evaluation.json
 """
@@ -94,6 +94,7 @@ def fill(facts: Mapping[str, Any], model: Path, docs: Path = DOCS) -> list[Path]
 
     Raises: ConfigError when the evaluation is of other weights, or a file has no place for scores.
     """
+    from bench.tiny.calibration import diagram
     from bench.tiny.regression import weights_digest
 
     if not (model / "model.safetensors").exists():
@@ -109,7 +110,12 @@ def fill(facts: Mapping[str, Any], model: Path, docs: Path = DOCS) -> list[Path]
     family = facts["model"]["family"]
     mark = "" if family == "qwen2.5-vl" else f" {family}"
     if docs.exists() and BEGIN.format(mark) in docs.read_text(encoding="utf-8"):
-        new[docs] = placed(docs, scores(facts), mark)
+        text = scores(facts)
+        if "calibration" in facts["parts"]:
+            drawing = docs.with_name(f"{docs.stem}-reliability{mark.replace(' ', '-')}.svg")
+            new[drawing] = diagram(facts["parts"]["calibration"]["figures"])
+            text += f"\n\n![Reliability: what was said against how often it was so]({drawing.name})"
+        new[docs] = placed(docs, text, mark)
     for path, text in new.items():
         replace(path, text)
     return list(new)

@@ -20,8 +20,7 @@ from bench.tiny.train import run as train
 MIX: Final[Mapping[str, float]] = {"copy": 1.0, "equal": 1.0, "say": 1.0, "compare": 1.0, "topic": 1.0}
 # skill → what guessing gets: one of two verdicts (the commoner one, where verdicts are counted apart), of eight names, of 82 words
 CHANCE: Final[Mapping[str, float]] = {"caption_judge": 0.5, "topic": 0.125, "copy": 0.0, "equal": 0.5, "say": 1 / 82}
-STEPS, TOKENS, PARTS = 90, 900, 2  # small steps: early on their number counts, not their size
-SAMPLES, NEEDED = 100, 3
+STEPS, SAMPLES, NEEDED = 64, 100, 3
 
 
 def smoke(cache: Path, family_name: str = "qwen2.5-vl", seed: int = 9, procs: int = 2, steps: int = STEPS) -> dict[str, Score]:
@@ -31,7 +30,7 @@ def smoke(cache: Path, family_name: str = "qwen2.5-vl", seed: int = 9, procs: in
     shutil.rmtree(folder, ignore_errors=True)
     stages.fresh(folder, family, seed)
     plan = Plan(
-        folder, cache / "smoke", family.name, seed, steps=steps, procs=procs, tokens=TOKENS, parts=PARTS, mix=MIX, shards=1, average=0.95,
+        folder, cache / "smoke", family.name, seed, steps=steps, procs=procs, mix=MIX, shards=1, average=0.95,
         compiled=False,  # compiling takes longer than these steps, and a C++ compiler
     )  # fmt: skip
     train(plan)

@@ -219,6 +219,11 @@ def test_the_card_is_filled_between_its_markers(evaluated: Path, tmp_path: Path,
     docs = tmp_path / "docs.md"
     docs.write_text(f"before\n{card.BEGIN.format('')}\nold\n{card.END.format('')}\nafter\n")
     facts = parts.read(evaluated / "e.json")
+    one = {"word": "true", "elsewhere": 0.0, "failed": 0, **calibration.reliability([(0.9, True), (0.2, False)])}
+    calibrated = {**facts, "parts": {**facts["parts"], "calibration": {"seed": 1, "n": 2, "figures": {"need": one}}}}
+    drawing = tmp_path / "docs-reliability.svg"
+    assert card.fill(calibrated, evaluated / "model", docs) == [evaluated / "model" / "README.md", drawing, docs]
+    assert "(docs-reliability.svg)" in docs.read_text() and "need (true)" in drawing.read_text()
     assert card.fill(facts, evaluated / "model", docs) == [evaluated / "model" / "README.md", docs]
     once = (evaluated / "model" / "README.md").read_text()
     assert "nothing yet" not in once and once.startswith("# Tiny\n") and once.endswith("tail\n")
