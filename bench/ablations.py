@@ -1,4 +1,4 @@
-"""The paper's ablations as one grid of rows (Tables 5, 17, 19; Figures 6a, 6b): one run, one journal, equal calls asked once.
+"""The paper's ablations as one grid of rows (Tables 5, 17, 19; Figures 4, 6a, 6b): one run, one journal, equal calls asked once.
 
 A row is a setting with changed options; the table below says which. Knows no engine. Try: python -m bench ablations --help
 """
@@ -17,6 +17,10 @@ from models.errors import ConfigError
 K_CURVE = range(1, 9)  # Figure 6a
 BFS_DFS_K = 3  # Figure 6b uses three paths
 SWAPPED = ("summarizer", "validator")  # Table 19
+
+
+def _plain(config: RunConfig, setting: str) -> list[Row]:
+    return [row(config, setting)]
 
 
 def _k(config: RunConfig, setting: str) -> list[Row]:
@@ -50,6 +54,7 @@ def _swapped(config: RunConfig, setting: str, role: str, backend: Backend) -> Ro
 
 
 PARTS: Mapping[str, tuple[str, Callable[[RunConfig, str], list[Row]]]] = {
+    "plain": ("every setting as it is, told apart by sub-task (Figure 4)", _plain),
     "k": ("number of paths that the answer is given, 1 to 8 (Figure 6a)", _k),
     "order": ("breadth or depth first with three paths (Figure 6b)", _order),
     "wording": ("with and without the root's name and the additional information (Table 17)", _wording),
@@ -59,7 +64,7 @@ PARTS: Mapping[str, tuple[str, Callable[[RunConfig, str], list[Row]]]] = {
 
 
 def grid(config: RunConfig, parts: Sequence[str]) -> tuple[Row, ...]:
-    """The rows of these parts, for every setting asked for that searches. Raises ConfigError for an unknown part."""
+    """The rows of these parts, for every setting that searches (plain: for each). Raises ConfigError for an unknown part."""
     unknown = [part for part in parts if part not in PARTS]
     if unknown:
         raise ConfigError(f"unknown ablation {unknown[0]!r}", remedy=f"parts: {', '.join(PARTS)}")
@@ -67,7 +72,8 @@ def grid(config: RunConfig, parts: Sequence[str]) -> tuple[Row, ...]:
     if not searching:
         names = ", ".join(name for name, setting in SETTINGS.items() if setting.knowledge == "search")
         raise ConfigError("no setting that searches is asked for, and only those have ablations", remedy=f"--settings of {names}")
-    rows = [made for setting in searching for part in parts for made in PARTS[part][1](config, setting)]
+    asked = {part: config.settings if part == "plain" else searching for part in parts}
+    rows = [made for setting in config.settings for part in parts if setting in asked[part] for made in PARTS[part][1](config, setting)]
     if not rows:
         raise ConfigError("the ablations asked for make no row", remedy="see python -m bench ablations --help")
     return tuple(rows)

@@ -37,7 +37,7 @@ def test_roles_make_cross_model_rows(config: RunConfig) -> None:
 
 
 def test_grid_refuses(config: RunConfig) -> None:
-    with pytest.raises(ConfigError, match="parts: k, order"):
+    with pytest.raises(ConfigError, match="parts: plain, k, order"):
         grid(config, ["nothing"])
     with pytest.raises(ConfigError, match="perceptive, unaided-offline, unaided-online"):
         grid(validate({**config.model_dump(), "settings": "vanilla"}), list(PARTS))
@@ -54,14 +54,15 @@ def test_grid_shares_calls_and_draws_its_figures(
         return str(right(request))
 
     engine = make_scripted(reply)
-    config = validate({**config.model_dump(), "settings": "perceptive"})
-    rows = grid(config, ["k", "order", "wording"])
+    config = validate({**config.model_dump(), "settings": "vanilla+,perceptive"})
+    rows = grid(config, ["plain", "k", "order", "wording"])
+    assert [row.label for row in rows if not row.changes] == ["vanilla+", "perceptive"]
     folder = run_suite("ablations", rows, config, factory=lambda b, c: engine, cache=tmp_path / "cache")
     assert len(folder.records()) == len(rows) * 4
     keys = [request.key("") for request in engine.requests]
     assert len(keys) == len(set(keys))  # equal calls of different rows are asked once
     summary = report(folder)
-    for name in ("figure6a", "figure6b"):
+    for name in ("figure4", "figure6a", "figure6b"):
         ElementTree.parse(folder.path / f"{name}.svg")
         assert f"({name}.svg)" in (folder.path / "report.md").read_text()
     top = {row["label"]: row["cells"]["topic"]["mean"] for row in summary["rows"]}
