@@ -51,8 +51,11 @@ class Group:
         values = [*gains, *([0.0] * len(self.negative))]
         below = [i for i in range(len(texts)) if values[i] < values[at]]
         drawn = rng.sample(below, min(int(negatives * hard), len(below)))
-        chosen = [at, *sorted(drawn, key=lambda i: -self.prior[i] if self.prior else i)[:negatives]]
-        return Drawn(*([row[i] for i in chosen] if row else [] for row in (texts, values, self.teacher, self.prior)))
+        if hard > 1:
+            drawn = sorted(drawn, key=lambda i: -self.prior[i] if self.prior else i)[:negatives]
+        chosen = [at, *drawn]
+        teacher, prior = ([row[i] for i in chosen] if row else [] for row in (self.teacher, self.prior))
+        return Drawn([texts[i] for i in chosen], [values[i] for i in chosen], teacher, prior)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,9 @@ class Ranking:
     texts: tuple[str, ...]
     scores: tuple[float, ...]
 
+    def top(self, k: int) -> Ranking:
+        return Ranking(self.ids[:k], self.texts[:k], self.scores[:k])
+
 
 @dataclass(frozen=True, slots=True)
 class Rankings:

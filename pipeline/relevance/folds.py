@@ -23,6 +23,8 @@ from pipeline.relevance.electra import Electra, merge
 from pipeline.relevance.evaluate import Rankings, told
 from pipeline.relevance.train import Recipe, mrr, train
 
+DEV_DEPTH = 20  # of the rankings by which training stops: reading fifty passages a query would take as long as training
+
 
 def cross_validate(
     judged: Judged,
@@ -47,14 +49,21 @@ def cross_validate(
         dev = others[:: max(2, parts)]
         learn = [i for i in others if i not in set(dev)]
         network = _trained(rankings, learn, dev, texts, recipe, base, start, tell)
-        for name, rows in rankings.by_name.items():
-            asked = [rankings.queries[i] for i in test]
-            found = evaluate.scored([rows[i] for i in test], asked, lambda pairs: network.logits(pairs).tolist())  # noqa: B023
-            made[name] |= dict(zip(test, found, strict=True))
+        for name, found in _logits(rankings, test, network).items():
+            made[name] |= found
         done = parted[:number]
         if len(done) > 1:
             tell(f"fold {number}/{parts}: so far {_weighed(rankings, made, done, recipe.prior)}")
     return _weighed(rankings, made, parted, recipe.prior)
+
+
+def _logits(rankings: Rankings, test: Sequence[int], network: RelevanceClassifier) -> dict[str, dict[int, list[float]]]:
+    """ranking → query → logits; a passage that stands in several rankings of a query is read once."""
+    pairs = list(dict.fromkeys((rankings.queries[i], text) for rows in rankings.by_name.values() for i in test for text in rows[i].texts))
+    known = dict(zip(pairs, network.logits(pairs).tolist(), strict=True))
+    return {
+        name: {i: [known[rankings.queries[i], text] for text in rows[i].texts] for i in test} for name, rows in rankings.by_name.items()
+    }
 
 
 def _weighed(
@@ -68,8 +77,8 @@ def _weighed(
         total = 0.0
         for test in parted:
             dev = [i for part in parted if part is not test for i in part]
-            picked = [[rows[i] for i in dev], [made[name][i] for i in dev], [rankings.gains[i] for i in dev]]
-            weight = evaluate.best_weight(*picked, prior=prior)  # type: ignore[arg-type]
+            picked = ([rows[i] for i in dev], [made[name][i] for i in dev], [rankings.gains[i] for i in dev])
+            weight = evaluate.best_weight(*picked, prior=prior)
             chosen.setdefault(name, []).append(weight)
             mine = ([rows[i] for i in test], [made[name][i] for i in test], [rankings.gains[i] for i in test])
             total += evaluate.blended_ndcg(*mine, weight, prior=prior) * len(test)
@@ -116,7 +125,7 @@ def _trained(
     tell: Callable[[str], None],
 ) -> RelevanceClassifier:
     tools = RelevanceClassifier(base, max_tokens=recipe.max_tokens, dtype="bfloat16")
-    rows = [rankings.by_name["fused"][i] for i in dev]
+    rows = [rankings.by_name["fused"][i].top(DEV_DEPTH) for i in dev]
     gains = [rankings.gains[i] for i in dev]
 
     def score(network: Electra) -> float:

@@ -10,14 +10,18 @@ from random import Random
 import pytest
 import torch
 from safetensors.torch import save_file
+from tests_pipeline import Words
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from models.errors import DataError, ModelError
-from pipeline.documents import Notes
+from pipeline.documents import Document, Notes
+from pipeline.relevance import evaluate as judging
 from pipeline.relevance.classifier import RelevanceClassifier, read_adapter
+from pipeline.relevance.cranfield import Judged
 from pipeline.relevance.data import Filter, Group, from_log, read_groups, write_groups
 from pipeline.relevance.electra import Electra, Sizes, load
 from pipeline.relevance.evaluate import Ranking, best_weight, blend, folds
+from pipeline.relevance.folds import cross_validate
 from pipeline.relevance.metrics import MRR, NDCG, mean
 from pipeline.relevance.store import card_of, export_merged, save_adapter
 from pipeline.relevance.train import Recipe, mrr, train
@@ -197,3 +201,27 @@ def test_a_log_is_filtered_as_in_the_paper() -> None:
     made = list(from_log(log, hard.__getitem__, lambda ps: [sure[p] for _, p in ps], Filter(), notes))
     assert made == [Group("q1", ("good",), ("n1", "n2", "n4", "n5"))]
     assert dict(notes.counts) == {"snippets below the positive threshold": 1, "queries without a sure negative": 1}
+
+
+def test_a_whole_cross_validation(base: Path, tmp_path: Path, words: Words, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipeline.relevance.folds.text_encoder", lambda: words)
+    topics = [
+        "wings stall at angles",
+        "heat flows through plates",
+        "shock waves of bodies",
+        "layers with suction",
+        "panels that flutter fast",
+    ]
+    documents = tuple(
+        Document(f"{t}{i}", f"about {text} number {i}", " . ".join(f"{text} is told in part {j} of paper {i} once more" for j in range(5)))
+        for t, text in enumerate(topics)
+        for i in range(3)
+    )
+    judged = Judged(documents, tuple(topics), tuple({f"{t}0": 4.0, f"{t}1": 1.0} for t in range(5)))
+    rankings = judging.first_stage(judged, words, depth=6, folder=tmp_path / "kept")
+    told: list[str] = []
+    recipe = Recipe(rank=2, steps=1, every=1, groups=2, negatives=2, hard=2.0, prior=2.0, max_tokens=32)
+    made = cross_validate(judged, rankings, recipe, 5, 6, base, tmp_path / "kept", told.append)
+    assert {f"nDCG@10 {name} re-ranked" for name in ("bm25", "dense", "fused")} <= made.keys()
+    assert all(len(weights) == 5 for weights in made["weights"].values())  # type: ignore[attr-defined]
+    assert 0 < float(str(made["nDCG@10 fused of these"])) <= 1 and any("groups without judged queries" in line for line in told)
