@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from bench.suites import SUITES, Suite
 from models import environment
-from models.errors import UserError
+from models.errors import ConfigError, UserError
 
 
 class Command(NamedTuple):
@@ -52,8 +52,13 @@ def _score_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _score(arguments: argparse.Namespace) -> int:
+    from bench.folder import RunFolder
     from bench.run import report, score, show
 
+    suite = str(RunFolder(arguments.run).manifest()["suite"])
+    if suite in SUITES:
+        remedy = f"give its own command again with another judge: python -m bench {suite} … --judge J; nothing is predicted again"
+        raise ConfigError(f"this is a run of {suite}", where=str(arguments.run), remedy=remedy)
     changes = {k: v for k, v in vars(arguments).items() if k in ("judge", "judge_endpoint", "prompts", "similarity")}
     folder = score(arguments.run, changes)
     show(report(folder), folder)

@@ -199,6 +199,8 @@ def test_evqa_from_its_published_layout_to_its_report(
     assert main([*asked[:-2], "--judge", "exact"]) == 0 and len(chat.asked) == count
     assert summary(tmp_path)["rows"][1]["cells"]["accuracy"]["mean"] == pytest.approx(2 / 3)
     assert main(["report"]) == 0 and "Encyclopedic-VQA" in capsys.readouterr().out
+    (folder,) = (tmp_path / "runs").glob("*_evqa_*")
+    assert main(["score", str(folder), "--judge", "exact"]) == 2 and "python -m bench evqa" in capsys.readouterr().err
 
 
 @embedded
