@@ -15,7 +15,7 @@ from bench.episode import Prediction, Sample, World, life
 from bench.gold import gold
 from bench.predict import Job, asked, longest_first
 from bench.rows import Row, row
-from bench.settings import Scene
+from bench.settings import Album, Scene
 from bench.speed.oracle import Oracle, play
 from bench.speed.stub import NAME, digest
 from bench.workshop import NoFrames, Workshop
@@ -58,7 +58,7 @@ def prepared(workshop: Workshop, config: RunConfig) -> Work:
     chosen = row(config, setting)
     questions = [job.question for job in longest_first([Job(chosen, q) for q in workshop.dataset.questions[: config.limit]])]
     workshop.prepare([chosen], questions)
-    world = workshop.world(chosen)
+    world = _settled(workshop.world(chosen))
     samples: list[tuple[Question, Sample]] = []
     seen: dict[str, tuple[Call[Any], str]] = {}
     calls = rounds = 0
@@ -73,10 +73,18 @@ def prepared(workshop: Workshop, config: RunConfig) -> Work:
         for call, reply in (pair for trip in trips for pair in trip):
             calls += 1
             seen.setdefault(call.request.key(NAME), (call, reply))
+    workshop.close()
     found: Sequence[tuple[Call[Any], str]] = list(seen.values())
     table = {digest(body_of(call.request, NAME, file_urls=True, word_ids={})): reply for call, reply in found}
     requests = tuple(call.request for call, _ in found)
     return Work(chosen, world, tuple(samples), table, requests, tuple(call.stage for call, _ in found), calls, rounds)
+
+
+def _settled(world: World) -> World:
+    """The world with every frame made and looked up: nothing is decoded while something is measured."""
+    frames = world.album.frames
+    made = {index: pictures for index in frames if (pictures := frames.get(index)) is not None}
+    return replace(world, album=Album(made, world.album.offline))
 
 
 def _sample(question: Question, scene: Scene, chosen: Row, workshop: Workshop) -> Sample:
