@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import threading
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ from bench.run import report, run_suite
 from kg.frames import Frames, NoFrames
 from kg.load import load
 from video import store as on_disk
+from video.make_clips import Recipe, make
 from video.source import FrameStore
 
 PATIENCE = 60  # seconds until a test that would wait for ever is given up
@@ -143,3 +145,28 @@ def test_closing_ends_what_is_under_way(pond: Path, held: Any, tmp_path: Path) -
         closer.join(PATIENCE / 2)
         assert not closer.is_alive() and not in_time
     assert not list((tmp_path / "frames" / "frames").glob(".*"))
+
+
+def test_clips_are_taken_where_there_are_no_chosen_frames(
+    config: RunConfig, pond: Path, tmp_path: Path, make_oracle: Any, make_scripted: Any
+) -> None:
+    """A question and an entity with a clip each, one more question with a file that is none: that sample alone is lost."""
+    make(Recipe("clip", width=160, height=96, frames=12), pond / "clip.mp4")
+    (pond / "text.mp4").write_text("no clip")
+    for sheet, clips in (("questions", {"q2": ["clip.mp4", "text.mp4"]}), ("entities", {"p3": ["clip.mp4"]})):
+        with (pond / f"{sheet}.csv").open(newline="", encoding="utf-8") as file:
+            rows = list(csv.reader(file))
+        at = rows[0].index("images")
+        for row in rows:
+            row.append("video" if row is rows[0] else "")
+            if clips.get(row[0]):
+                row[at], row[-1] = "", clips[row[0]].pop(0)
+        with (pond / f"{sheet}.csv").open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows(rows)
+    oracle = make_scripted(make_oracle(load(pond).questions, "fish"))
+    folder = start(config, oracle, tmp_path / "cache", settings="unaided-online", max_frames=4)
+    records = folder.records()
+    lost = {r.uid: (r.stage, r.reason) for r in records.values() if not r.ok}
+    assert lost == {"0003:q2": ("frames", "NotAClip")} and len(records) == 4
+    shown = {len(r.pictures) for r in oracle.requests if r.text.startswith(("perceiver", "validator_online"))}
+    assert shown == {1, 4}  # a chosen picture, a clip's frames
