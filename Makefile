@@ -1,6 +1,6 @@
 # Wraps `python -m <room> …` and nothing else: every variable has a command-line twin (make help).
 .DEFAULT_GOAL := help
-.PHONY: help setup bench test test-vllm report world check lint format lock clean ask serve plan profile train-tiny eval-tiny caption video-bench \
+.PHONY: help setup bench test test-vllm report world check lint format lock clean ask serve plan profile speed train-tiny eval-tiny caption video-bench \
         models doctor test-offline
 
 KNOWN := GPU ENGINE MODEL DATA JUDGE ENDPOINT JUDGE_ENDPOINT SETTINGS LIMIT SUITE PROMPTS K ORDER KEYFRAMES RUN SET CONFIG ARGS PYTHON \
@@ -44,7 +44,8 @@ help:
 	@echo "make train-tiny     train the embedded model from nothing      make eval-tiny   score it"
 	@echo "make video-bench    the keyframe sampler on 4K60 clips, measured here"
 	@echo "make ask Q=… IMAGE=…    a question about a picture, over the sample world or your own collections (docs/pipeline.md)"
-	@echo "make serve|plan     vLLM on this machine's GPUs: MODEL= GPU=      make profile     latency of its agent rounds"
+	@echo "make serve|plan     vLLM on this machine's GPUs: MODEL= GPU=      make profile     latency of a setting's agent rounds"
+	@echo "make speed          what a run costs beside its model: the stack's own ratios, each beside its target"
 	@echo "make models         the model cards, GPUs needed, what lies here (IN=folder) and how to fetch the rest on a connected machine"
 	@echo "make doctor         what works on this machine and what does not, each line with its remedy: MODEL= JUDGE= DATA= GPU="
 	@echo "make test-offline   everything with loopback only, watched: proof that nothing leaves (ARGS='--parts bench,video')"
@@ -110,7 +111,10 @@ ask: $(READY)
 	@$(PY) -m bench ask $(call flag,Q,) $(call flag,IMAGE,--image) $(call flag,MODEL,--model) $(ARGS)
 
 profile: $(READY)
-	@$(PY) -m models profile $(call flag,RUN,--replay) $(call flag,MODEL,--model) $(call flag,GPU,--gpus) $(ARGS)
+	@$(PY) -m bench profile $(call flag,RUN,--replay) $(BENCH_FLAGS)
+
+speed: $(READY)
+	@$(PY) -m bench speed $(call flag,DATA,--data) $(call flag,LIMIT,--limit) $(call flag,PROMPTS,--prompts) $(call flag,GPU,--gpu) $(ARGS)
 
 bundle: $(READY)
 	@$(PY) -m bench bundle $(call flag,OUT,--out) $(call flag,MODELS,--models) $(call flag,DATA,--data) $(call flag,TARGET,--target) \
