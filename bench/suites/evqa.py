@@ -17,6 +17,7 @@ from bench.suites.options import add_arguments as add_options
 from bench.suites.options import from_arguments
 from bench.suites.sheet import Measure, Sheet, judged
 from bench.suites.sheet import report as write_report
+from models.errors import ConfigError
 
 CUTS = (1, 5, 10)
 
@@ -68,6 +69,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     options = from_arguments(arguments)
+    if not options.settings.collections and set(options.rows) != {"mllm"}:
+        kb = options.data / "encyclopedic_kb_wiki.json"
+        remedy = f"python -m pipeline index build {kb} {options.data / 'collection'}; or --collection, or --rows mllm"
+        raise ConfigError("there is no collection to search", where=str(options.data), remedy=remedy)
     folder = run_flow("evqa", options, data.read(options.data, arguments.split, arguments.images), RULES)
     report(folder)
     return 0 if any(record.ok for record in folder.records().values()) else 1
