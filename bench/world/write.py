@@ -32,7 +32,7 @@ from kg.load_mh import GRAPH, LIST, QUESTIONS
 from models.errors import ConfigError, DataError
 from video.errors import VideoError
 
-FORMAT: Final = 1  # raise it when the same parameters would give another world
+FORMAT: Final = 2  # raise it when the same parameters would give another world
 STAMP: Final = "world.json"
 DEFAULT_CLIPS: Final = "640x360@30"
 MAX_CREATURES, MAX_FILMED = 100_000, 2_000
