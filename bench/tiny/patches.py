@@ -35,8 +35,8 @@ def shrink(picture: Image.Image) -> Frames:
 def squares(frames: Frames) -> npt.NDArray[np.float32]:
     """uint8 (n, 84, 140, 3) → float32 (n, 3, 112, 112), normalised: the frames as InternVL's processor squeezes them."""
     resized = [np.asarray(Image.fromarray(frame).resize((SIDE, SIDE), Image.Resampling.BICUBIC), np.float32) for frame in frames]
-    scaled: npt.NDArray[np.float32] = (np.stack(resized) / 255 - MEAN) / STD
-    return scaled.transpose(0, 3, 1, 2).copy()
+    scaled = (np.stack(resized) / np.float32(255) - MEAN) / STD
+    return np.ascontiguousarray(scaled.transpose(0, 3, 1, 2), np.float32)
 
 
 def arrange(frames: Frames) -> Frames:

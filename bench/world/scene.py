@@ -1,7 +1,8 @@
 """Backgrounds of the sample world: an arena for the graph's pictures, the wild for the questions' (MH-MMKG, sections 7.1 and 7.2).
 
 One wild scene in three lies in bad weather, so that a picture does not always show what a human note of it says (Table 2: the
-unaided settings are harder than the perceptive one). Knows nothing of creatures. All measures are units of a 160 × 90 canvas; colours are muted, so that elements stand out.
+unaided settings are harder than the perceptive one). Knows nothing of creatures.
+All measures are units of a 160 × 90 canvas; colours are muted, so that elements stand out.
 
     python -c "from bench.world.scene import make_scene, background; background(make_scene('wild', 7), (640, 360)).show()"
 """
