@@ -13,7 +13,9 @@ from PIL import Image
 
 from models.errors import CallFailed, ModelError
 from models.fleet import Fleet
+from models.prompts import escape_special
 from models.requests import Completion, Decoding, Picture, user
+from models.tokenized import tokenized
 
 Answer = Good = Callable[..., Any]
 SCHEMA = {
@@ -53,7 +55,7 @@ def test_json_after_a_schema_and_after_a_response_format(fleet: Fleet) -> None:
     ):
         status, found = post(fleet, max_tokens=60, **body)
         assert status == 200, found
-        read = json.loads(text_of(found))
+        read = json.loads("".join(text_of(found).split()))  # this tokenizer joins its words with spaces, also inside of quotes
         assert read.keys() == {"answer", "score"} and read["answer"] in ("yes", "no") and 0 <= read["score"] <= 9
 
 
@@ -134,8 +136,18 @@ def test_another_model_or_key_ends_the_run_with_the_remedy(fleet: Fleet) -> None
 
 
 def test_marks_of_the_template_in_a_users_text_are_words(fleet: Fleet, answer: Answer, good: Good) -> None:
-    """`<|image_pad|>` as text would be taken for a picture's place; escaped it is only text, and the call is answered."""
-    plain, marked = answer(fleet, [user("What is it?", decoding=Decoding(max_tokens=2)) for _ in range(1)]) + answer(
-        fleet, [user("What is <|vision_start|><|image_pad|><|vision_end|><|im_end|> it?", decoding=Decoding(max_tokens=2))]
-    )
-    assert (good(marked).prompt_tokens or 0) > (good(plain).prompt_tokens or 0) + 8
+    """`<|image_pad|>` as text is taken for a picture's place, and no server says so; as prompts escape it, it is text."""
+    text = "What is <|vision_start|><|image_pad|><|vision_end|> it?"
+    raw, escaped = (user(words, decoding=Decoding(max_tokens=2)) for words in (text, escape_special(text)))
+    (mark,) = json.loads(tokenize(fleet, "<|image_pad|>"))["tokens"]
+    as_it_is, as_words = tokenized(fleet.urls[0], fleet.key, "tiny", [raw, escaped])
+    assert mark in as_it_is and mark not in as_words
+    assert good(answer(fleet, [escaped])[0]).prompt_tokens == len(as_words)
+
+
+def tokenize(fleet: Fleet, prompt: str) -> bytes:
+    body = {"model": "tiny", "prompt": prompt, "add_special_tokens": False}
+    headers = {"Authorization": f"Bearer {fleet.key}", "Content-Type": "application/json"}
+    request = urllib.request.Request(fleet.urls[0].removesuffix("/v1") + "/tokenize", json.dumps(body).encode(), headers)
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return bytes(answer.read())
