@@ -154,5 +154,8 @@ def _agreement(together: Level, alone: Level, questions: Mapping[str, Question])
 def _right(level: Level, texts: Mapping[str, str], questions: Mapping[str, Question]) -> dict[str, float]:
     """Question → 1 where its last reply is the gold answer, white space and case aside."""
     last = {use.sample: texts.get(use.key, "") for use in level.uses}  # uses stand in the order of steps
-    fold = lambda text: "".join(text.split()).casefold()  # noqa: E731
-    return {name: float(fold(text) == fold(questions[name].answer)) for name, text in last.items() if name in questions}
+    return {name: float(_folded(text) == _folded(questions[name].answer)) for name, text in last.items() if name in questions}
+
+
+def _folded(text: str) -> str:
+    return "".join(text.split()).casefold()

@@ -28,8 +28,10 @@ from models import drivers
 from models.journal import Journal
 from models.openai_server import OpenAIServer, fire
 from models.profile_cli import Served
+from models.radix import Radix, bound
 from models.replay import recorded
 from models.requests import Completion, Request
+from models.routing import Router
 from models.wire import body_of
 
 
@@ -104,12 +106,42 @@ def test_the_published_questions_are_scheduled_near_the_bound(mh_bench: Path, tm
     """142 questions, 0.1 s a call, 64 slots: wall against the longest question or all calls on all slots, whichever is more."""
     work = prepared(Workshop(load(mh_bench), tmp_path / "cache"), configured(mh_bench, "perceptive", "full"))
     clock = _Clock()
-    monkeypatch.setattr(drivers.asyncio, "new_event_loop", lambda: clock)
+    monkeypatch.setattr(asyncio, "new_event_loop", lambda: clock)
     with Journal(tmp_path / "journal") as journal:
         outcomes = drivers.run(work.episodes(), dict.fromkeys(ROLES, _Timed(work.table)), journal)
     calls = sum(outcome.calls for outcome in outcomes.values())
     assert calls == work.calls and all(outcome.ok for outcome in outcomes.values())
     assert clock.now / max(work.rounds * 0.1, calls * 0.1 / 64) <= 1.15
+
+
+class _Replicas(_Timed):
+    """Servers behind the client's router, each with a prefix cache of its own that forgets nothing, in blocks of 64 letters."""
+
+    def __init__(self, table: dict[str, str], count: int) -> None:
+        super().__init__(table)
+        self.router, self.load, self.trees = Router(count), [0] * count, [Radix() for _ in range(count)]
+        self.sent: list[list[int]] = []
+        self.served = 0
+
+    async def complete(self, request: Request) -> Completion:
+        chosen = self.router.pick(request, self.load, range(len(self.load)))
+        letters = [ord(letter) for letter in request.text]
+        self.sent.append(letters)
+        self.served += min(self.trees[chosen].add(letters), len(letters) - 1) // 64 * 64
+        self.load[chosen] += 1
+        try:
+            return await super().complete(request)
+        finally:
+            self.load[chosen] -= 1
+
+
+def test_two_replicas_lose_little_of_what_one_cache_could_serve(mh_bench: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    work = prepared(Workshop(load(mh_bench), tmp_path / "cache"), configured(mh_bench, "perceptive", "full"))
+    monkeypatch.setattr(asyncio, "new_event_loop", _Clock)
+    engine = _Replicas(work.table, 2)
+    with Journal(tmp_path / "journal") as journal:
+        drivers.run(work.episodes(), dict.fromkeys(ROLES, engine), journal)
+    assert engine.served / bound(engine.sent, 64).served >= 0.95
 
 
 def test_a_perfect_cache_serves_three_quarters_of_the_published_questions(mh_bench: Path, tmp_path: Path) -> None:
