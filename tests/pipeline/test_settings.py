@@ -117,10 +117,10 @@ def graph_folder(tmp_path: Path) -> Path:
 
 
 GRAPH_AGENTS = (
-    ("is the question about", "Oak"),
-    ("which of its neighbours", "Leaf"),
-    ("You have reached 'Leaf'", "Yes"),
-    ("You have reached", "No"),
+    ("These are all the names", "Oak"),
+    ("CHOOSE. The neighbours of", "Leaf"),
+    ("JUDGE. 'Leaf'", "Yes"),
+    ("JUDGE. '", "No"),
 )
 
 
