@@ -24,6 +24,7 @@ from bench.world.creatures import World, make_world
 from bench.world.documents import ARTICLES, COLLECTIONS, Library, WorldDocument, attack_id
 from bench.world.render import draw, portrait
 from bench.world.scene import make_scene
+from bench.world.write import FORMAT as WORLD_FORMAT
 from bench.world.write import remove_orphans
 from models.errors import ConfigError, DataError
 from pipeline.build import Tools, build
@@ -31,7 +32,7 @@ from pipeline.documents import Notes, read
 from pipeline.encoders import ImageEncoder, TextEncoder, image_encoder, text_encoder
 from pipeline.safety.verdicts import REFUSAL
 
-FORMAT: Final = 1  # raise it when the same parameters would give other files
+FORMAT: Final = 10 * WORLD_FORMAT + 1  # raise the last digit when the same parameters would give other files
 HOME: Final = Path("data/cuem-7")
 QUESTIONS, SETTINGS, STAMP = "questions.jsonl", "ask.yaml", "world.json"
 SIZE: Final = (640, 360)
