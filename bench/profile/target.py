@@ -72,11 +72,12 @@ def _managed(spec: EngineSpec) -> Iterator[Target]:
     from models.fleet import serve
     from models.locate import locate
     from models.openai_server import OpenAIServer
+    from models.serve_cli import progress
 
     folder = Path(locate(spec.model))
     assert spec.serving is not None, "spec_of decides about a server of ours"
     options = replace(spec.serving, profiling=True)  # caches that can be emptied
-    with serve(folder, spec.where, options, log_folder=spec.logs, work=spec.work, tell=spec.tell) as fleet:
+    with serve(folder, spec.where, options, log_folder=spec.logs, work=spec.work, tell=progress()) as fleet:
 
         def engine(slots: int, extra: Mapping[str, Any]) -> ServerEngine:
             how: dict[str, Any] = {"key": fleet.key, "identity": fleet.identity, "timeout": spec.timeout, "file_urls": True}
