@@ -2,7 +2,8 @@
 
 A file holds `system`, `body`, `fields` (every `{name}` that system, body or examples may hold; `images` fields take pictures),
 `reply` (the shape of the reply, a name that the room's parser table knows), `max_tokens` and optionally `fixed`: sentences of the
-body that a tuner has to keep as they are (policy, safety). What is constant stands first and what varies last, so that a prefix cache serves sibling calls.
+body that a tuner has to keep as they are (policy, safety). What is constant stands first and what varies last, so that a prefix
+cache serves sibling calls.
 """
 
 from __future__ import annotations

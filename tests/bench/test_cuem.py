@@ -180,6 +180,7 @@ def test_ask_says_what_it_takes_where_nothing_is_named(monkeypatch: pytest.Monke
         return True
 
     monkeypatch.setattr(ask, "sample_world", made)
+
     def answered(arguments: argparse.Namespace) -> int:
         asked.append(arguments)
         return 0

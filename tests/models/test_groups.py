@@ -62,7 +62,7 @@ def test_siblings_stand_together() -> None:
 
 @pytest.fixture(scope="module")
 def engine() -> TransformersEngine:
-    """In float32, so that only a mistake can change a reply: in bfloat16 batches of other shapes round otherwise, and a near tie may tip."""
+    """In float32, so that only a mistake can change a reply: in bfloat16 other batch shapes round otherwise, and a near tie may tip."""
     made = TransformersEngine(TINY, batch=16)
     made.loaded.model.model.language_model.float()
     made.loaded.model.lm_head.float()
