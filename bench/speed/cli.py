@@ -63,12 +63,15 @@ def run(args: argparse.Namespace) -> int:
     return 1 if any(figure.met is False for figure in found) else 0
 
 
+_SAID = {True: "met", False: "MISSED", None: "not measured"}
+
+
 def line(figure: Figure) -> str:
     """One figure as a line of text: what, value, target, whether it was met."""
     value = "–" if figure.value is None else f"{figure.value:.3f} {figure.unit}".rstrip()
     wanted = ""
     if figure.target is not None:
-        wanted = f"  {'≥' if figure.least else '≤'} {figure.target:g}  {'met' if figure.met else 'MISSED'}"
+        wanted = f"  {'≥' if figure.least else '≤'} {figure.target:g}  {_SAID[figure.met]}"
     return f"{figure.what}: {value}{wanted}" + (f"   ({figure.note})" if figure.note else "")
 
 
