@@ -31,7 +31,7 @@ from pipeline.collection import Searchable
 from pipeline.encoders import image_encoder, text_encoder
 from pipeline.flow import Kit, Stages
 from pipeline.index_cli import open_collection
-from pipeline.relevance.classifier import SHIPPED, RelevanceClassifier
+from pipeline.relevance import SHIPPED
 from pipeline.relevance.similarity import Similarity
 from pipeline.safety.classifiers import ImageScreen, TextScreen, image_screen, text_screen
 from pipeline.safety.policy import Policy
@@ -157,6 +157,8 @@ class Equipment:
     def scorer(self) -> Scorer:
         """The classifier with its adapter; without one the encoder's similarity, for an untrained head ranks at random."""
         adapter = self.settings.adapter
+        from pipeline.relevance.classifier import RelevanceClassifier  # torch: only where something is ranked
+
         return RelevanceClassifier(adapter=adapter) if adapter is not None else Similarity(text_encoder())
 
     def kit(self, agents: Agents, stages: Stages | None = None) -> Kit:

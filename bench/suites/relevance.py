@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bench.cuem import relevance as sample
 from bench.environment import environment
@@ -20,10 +20,12 @@ from models.errors import ConfigError
 from models.progress import console
 from pipeline.encoders import text_encoder
 from pipeline.files import sha256
-from pipeline.relevance import cranfield, evaluate
-from pipeline.relevance.classifier import SHIPPED, RelevanceClassifier
+from pipeline.relevance import SHIPPED, cranfield, evaluate
 from pipeline.relevance.evaluate import Rankings
 from pipeline.relevance.metrics import MRR, NDCG, mean
+
+if TYPE_CHECKING:
+    from pipeline.relevance.classifier import RelevanceClassifier
 
 FILES = ("cran.all.1400.gz", "cran.qry", "cranqrel")
 TARGETS = {"fused": 0.54}
@@ -48,6 +50,8 @@ def run(arguments: argparse.Namespace) -> int:
     judged, encoder = sample.read_judged(source) if world else cranfield.read(source), text_encoder()
     keep = arguments.keep or Path(".cache") / (source.name if world else "cranfield")
     adapter = arguments.adapter or (SHIPPED if SHIPPED.exists() else None)
+    from pipeline.relevance.classifier import RelevanceClassifier  # torch: not for --help
+
     classifier = RelevanceClassifier(adapter=adapter) if adapter else None
     data = digest("\n".join(sha256(path) for path in (sample.files(source) if world else [source / name for name in FILES])))
     asked = min(len(judged.queries), arguments.limit or len(judged.queries))

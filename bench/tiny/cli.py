@@ -9,6 +9,7 @@ import argparse
 import time
 from pathlib import Path
 
+from bench.tiny import options
 from models.errors import ConfigError
 
 STAGES = ("fresh", "vision", "joint")  # and "grow", which is asked for by name
@@ -121,8 +122,6 @@ def _mix(text: str, base: object) -> dict[str, float]:
 
 def add_eval_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``eval-tiny``."""
-    from bench.tiny import parts
-
     parser.add_argument("--family", default="qwen2.5-vl", choices=sorted(TARGETS), help="architecture [qwen2.5-vl]")
     parser.add_argument("--model", type=Path, default=None, help="a model folder [models/tiny-<family>], or a .safetensors of training")
     parser.add_argument("--cache", type=Path, default=Path(".cache/tiny"), help="where training keeps its tokenizer [.cache/tiny]")
@@ -131,7 +130,7 @@ def add_eval_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=20261129, help="of the worlds; 10**9 served while training was tuned [20261129]")
     parser.add_argument("--threads", type=int, default=2, help="threads [2]")
     parser.add_argument("--out", type=Path, default=None, help="also write the report to this file")
-    parts.add_arguments(parser)
+    options.add_arguments(parser)
 
 
 def run_eval(arguments: argparse.Namespace) -> int:

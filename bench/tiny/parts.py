@@ -18,11 +18,11 @@ from typing import Any, Final
 
 from bench.tiny import architecture, calibration, endtoend, evaluate, regression, robustness, speed, targets
 from bench.tiny.evaluate import Score, Speaker
+from bench.tiny.options import WORLDS
 from models.errors import ConfigError, DataError
 from models.files import replace, writable
 
 FORMAT: Final = 1
-WORLDS, QUESTIONS = 3, 500
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,6 @@ class Subject:
 class Part:
     """One flag: what it measures, and how its figures are shown."""
 
-    help: str
     title: str
     measure: Callable[[Subject], dict[str, Any]]
     table: Callable[[Mapping[str, Any]], str]
@@ -76,40 +75,24 @@ def _skill_table(facts: Mapping[str, Any]) -> str:
 
 
 PARTS: Final[Mapping[str, Part]] = {
-    "skills": Part("every skill on unseen worlds (what is done without a part's flag)", "Skills on unseen worlds", _skills, _skill_table),
+    "skills": Part("Skills on unseen worlds", _skills, _skill_table),
     "end-to-end": Part(
-        "the six settings on worlds of their own: see --questions and --worlds", "End to end",
+        "End to end",
         lambda s: endtoend.measure(s.folder, s.worlds, s.work / "worlds"), endtoend.table,
     ),
     "robustness": Part(
-        "the perceiver by background, weather, size, JPEG quality and frame count", "Robustness of the perceiver",
+        "Robustness of the perceiver",
         lambda s: robustness.measure(s.speaker, s.n, s.seed), robustness.table,
     ),
     "calibration": Part(
-        "P(Yes) and P(true) against what was so; see --svg", "Calibration",
+        "Calibration",
         lambda s: calibration.measure(s.folder, s.n, s.seed, threads=s.threads), calibration.table,
     ),
     "speed": Part(
-        "calls a second in this process", "Speed",
+        "Speed",
         lambda s: speed.measure(s.folder, s.work / "speed", s.seed, s.threads), speed.table,
     ),
 }  # fmt: skip
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """A flag for every part, and what goes with them."""
-    for name, part in PARTS.items():
-        parser.add_argument(f"--{name}", dest="parts", action="append_const", const=name, default=[], help=part.help)
-    parser.add_argument("--all", dest="parts", action="store_const", const=list(PARTS), help="every part")
-    parser.add_argument("--questions", type=int, default=QUESTIONS, help=f"of --end-to-end, in all and at least [{QUESTIONS}]")
-    parser.add_argument("--worlds", default="", metavar="SEED,…", help=f"of --end-to-end [{WORLDS} from --seed on]")
-    parser.add_argument("--work", type=Path, default=None, metavar="FOLDER",
-                        help="where worlds and runs are made and kept, to go on with later [a temporary folder]")  # fmt: skip
-    parser.add_argument("--json", type=Path, default=None, metavar="FILE", help="write all figures to this file, for train-tiny --card")
-    parser.add_argument("--keep", action="store_true", help="leave what the --json file holds of other parts of these very weights")
-    parser.add_argument("--svg", type=Path, default=None, metavar="FILE", help="draw the reliability diagram of --calibration")
-    parser.add_argument("--expected", type=Path, default=None, metavar="FILE",
-                        help="only measure and write what tests/bench/test_embedded.py holds the checkpoint to")  # fmt: skip
 
 
 def check(arguments: argparse.Namespace) -> None:

@@ -22,8 +22,6 @@ from models.errors import ModelError
 from pipeline.encoders import digest_of, minilm_folder
 from pipeline.relevance import electra
 
-SHIPPED = Path(__file__).parent / "adapter.safetensors"
-
 
 @dataclass(frozen=True, slots=True)
 class Batch:

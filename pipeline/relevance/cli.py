@@ -20,8 +20,8 @@ from models.errors import ConfigError
 from pipeline.documents import Notes
 from pipeline.encoders import cross_encoder, digest_of, text_encoder
 from pipeline.index_cli import open_folder
-from pipeline.relevance import cranfield, evaluate
-from pipeline.relevance.classifier import SHIPPED, RelevanceClassifier
+from pipeline.relevance import SHIPPED, cranfield, evaluate
+from pipeline.relevance.classifier import RelevanceClassifier
 from pipeline.relevance.data import Filter, from_log, read_groups, read_log, write_groups
 from pipeline.relevance.electra import Electra
 from pipeline.relevance.folds import cross_validate

@@ -15,7 +15,21 @@ from hypothesis import strategies as st
 from bench.__main__ import main
 from bench.config import EMBEDDED_MODEL
 from bench.settings import SETTINGS
-from bench.tiny import architecture, calibration, card, endtoend, evaluate, parts, regression, robustness, smoke, speed, targets, tokenizer
+from bench.tiny import (
+    architecture,
+    calibration,
+    card,
+    endtoend,
+    evaluate,
+    options,
+    parts,
+    regression,
+    robustness,
+    smoke,
+    speed,
+    targets,
+    tokenizer,
+)
 from bench.tiny.clips import LABELS
 from bench.tiny.data import Encoder
 from bench.world import lexicon as lx
@@ -180,7 +194,7 @@ def evaluated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def arguments(folder: Path, *given: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    parts.add_arguments(parser)
+    options.add_arguments(parser)
     for name, default in (("n", 2), ("seed", 5), ("threads", 1)):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--out", type=Path, default=folder / "report.txt")
