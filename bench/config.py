@@ -21,6 +21,7 @@ from models.errors import ConfigError
 from video.options import STRATEGIES
 
 EMBEDDED_MODEL = "models/tiny-qwen2.5-vl"
+TINY = frozenset({"tiny-qwen2.5-vl", "tiny-internvl"})  # folder names of the models that read the compact prompts only
 SAMPLE_WORLD = "data/world-7"
 ROLES = ("agent", "perceiver", "topic", "expander", "validator", "summarizer", "captioner", "answer", "judge")
 EXACT = "exact"
@@ -94,7 +95,7 @@ class RunConfig(BaseModel):
     max_side: int = _field(1024, "longer side of a frame in pixels, at most", ge=28, le=8192)
     ask_name: bool = _field(True, "the question names its root (Table 17)")
     ask_extra: bool = _field(True, "the question carries its additional information (Table 17)")
-    prompts: str | None = _field(None, "'full', 'compact' or a folder of templates; compact for the embedded model, else full")
+    prompts: str | None = _field(None, "'full', 'compact' or a folder of templates; compact for the embedded models, wherever they lie, else full")
     captions: str | None = _field(None, "JSON with offline captions made elsewhere (entity → text)")
     similarity: bool = _field(True, "judge generated captions against human ones (Table 4)")
     temperature: float = _field(0.0, "of every call but the judge's", ge=0, le=10)
@@ -110,7 +111,7 @@ class RunConfig(BaseModel):
     @property
     def prompt_set(self) -> str:
         """The prompt set in words, the default resolved."""
-        return self.prompts or ("compact" if self.model.rstrip("/") == EMBEDDED_MODEL else "full")
+        return self.prompts or ("compact" if Path(self.model).name in TINY else "full")
 
     def engine_of(self, backend: Backend) -> str:
         """The row of models.engines.ENGINES that runs this backend."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from bench.config import Backend, RunConfig
 from bench.environment import environment
-from bench.folder import RunFolder, find_or_make
+from bench.folder import RunFolder, find_or_make, taken_away_unstarted
 from bench.records import Record, RecordWriter, digest
 from bench.score import Judge, judge_run
 from bench.suites.items import Data, Item, finished, lost
@@ -87,7 +87,7 @@ def run_flow(
     folder, _ = find_or_make(Path(config.runs), suite, config.model, manifest)
     engines.logs = folder.path
     try:
-        with Journal(folder.journal) as journal:
+        with Journal(folder.journal) as journal, taken_away_unstarted(folder):
             known = folder.records()
             todo = [(row, item) for row in options.rows for item in items if _open(known.get(f"{row}|{item.uid}"), config.retry)]
             if todo:

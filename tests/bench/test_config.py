@@ -113,3 +113,11 @@ def test_a_server_of_ours_finds_its_folder_of_pictures_in_a_fresh_checkout(tmp_p
     config = parsed("--set", "engine=vllm", "--set", "gpu=1")
     spec = spec_of(config.backends["agent"], config, tmp_path / "fresh" / ".cache")
     assert spec.serving is not None and spec.serving.media is not None and spec.serving.media.is_dir()
+
+
+@pytest.mark.parametrize(
+    ("model", "prompts"),
+    [("models/tiny-qwen2.5-vl", "compact"), ("/else/where/tiny-internvl/", "compact"), ("/models/Qwen2.5-VL-7B-Instruct", "full")],
+)
+def test_the_tiny_models_get_their_prompts_wherever_they_lie(model: str, prompts: str) -> None:
+    assert RunConfig(model=model).prompt_set == prompts
