@@ -95,7 +95,7 @@ class RunConfig(BaseModel):
     max_side: int = _field(1024, "longer side of a frame in pixels, at most", ge=28, le=8192)
     ask_name: bool = _field(True, "the question names its root (Table 17)")
     ask_extra: bool = _field(True, "the question carries its additional information (Table 17)")
-    prompts: str | None = _field(None, "'full', 'compact' or a folder of templates; compact for the embedded models, wherever they lie, else full")
+    prompts: str | None = _field(None, "'full', 'compact' or a folder of templates; compact for the tiny models, else full")
     captions: str | None = _field(None, "JSON with offline captions made elsewhere (entity → text)")
     similarity: bool = _field(True, "judge generated captions against human ones (Table 4)")
     temperature: float = _field(0.0, "of every call but the judge's", ge=0, le=10)
