@@ -285,7 +285,7 @@ def test_nothing_outlives_a_runner_that_is_killed(tmp_path: Path, number: int) -
     wait_until(lambda: log.is_file() and b"begun" in log.read_bytes())
     assert below(tmp_path)
     runner.send_signal(number)
-    runner.wait()
+    runner.wait(60)
     wait_until(lambda: not below(tmp_path))
 
 
