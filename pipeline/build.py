@@ -57,7 +57,8 @@ def build(folder: Path, documents: Iterable[Document], tools: Tools, notes: Note
 
 
 def add(folder: Path, documents: Iterable[Document], tools: Tools, notes: Notes | None = None) -> Card:
-    """Add documents; one whose id is there already takes its place (counted in `notes`)."""
+    """Add documents; one whose id is there takes its place (counted in `notes`). Raises DataError where there is none."""
+    generation(folder)  # before the writer's lock would make the folder
     with only_writer(folder):
         old = Collection(folder, tools.text, tools.image)
         tools = replace(tools, size=old.card.size, overlap=old.card.overlap)
@@ -65,7 +66,8 @@ def add(folder: Path, documents: Iterable[Document], tools: Tools, notes: Notes 
 
 
 def remove(folder: Path, ids: Iterable[str], notes: Notes | None = None) -> Card:
-    """Remove documents by id; needs no encoder. Raises DataError naming the ids that are not there."""
+    """Remove documents by id; needs no encoder. Raises DataError naming the ids that are not there, or when `folder` is no collection."""
+    generation(folder)
     with only_writer(folder):
         old = Collection(folder)
         wanted = list(dict.fromkeys(ids))

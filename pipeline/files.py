@@ -30,9 +30,13 @@ def sha256(path: Path) -> str:
 
 @contextmanager
 def only_writer(folder: Path) -> Iterator[None]:
-    """Hold the folder against a second writer; a killed holder lets go by itself. Raises DataError when it is taken."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as lock:
+    """Hold the folder against a second writer; a killed one lets go. Raises DataError when it is taken or cannot be written."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / ".lock").open("w")
+    except OSError as error:
+        raise DataError(f"cannot be written: {error.strerror}", where=str(folder), remedy="give another folder") from None
+    with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

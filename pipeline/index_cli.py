@@ -92,7 +92,7 @@ def open_folder(folder: Path) -> Collection:
 def _write(args: argparse.Namespace) -> int:
     image = None if args.image_encoder == "none" else image_encoder(args.image_encoder)
     notes, place = Notes(), place_of(args.collection)
-    documents: Iterator[Document] = chain.from_iterable(read(path, notes) for path in args.documents)
+    documents = _some(args.documents, notes)
     tools = building.Tools(text_encoder(args.text_encoder), image)
     if args.action == "build":
         tools = replace(tools, size=args.size, overlap=args.overlap)
@@ -103,6 +103,17 @@ def _write(args: argparse.Namespace) -> int:
         card = (building.build if args.action == "build" else building.add)(Path(args.collection), documents, tools, notes)
         _report(args.collection, card, notes)
     return 0
+
+
+def _some(paths: list[Path], notes: Notes) -> Iterator[Document]:
+    """The documents of all paths. Raises DataError, at the end and so before anything counts, when none of them holds anything."""
+    found = False
+    for document in chain.from_iterable(read(path, notes) for path in paths):
+        found = found or bool(document.text.strip() or document.title.strip() or document.images)
+        yield document
+    if not found:
+        remedy = "give a .jsonl with a document a line, or a folder of texts and pictures; nothing was changed"
+        raise DataError("no document in it", where=", ".join(map(str, paths)), remedy=remedy)
 
 
 def _remove(args: argparse.Namespace) -> int:

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from models.errors import ConfigError, DataError
+from models.files import writable
 from pipeline.encoders import image_encoder, text_encoder
 from pipeline.files import sha256
 from pipeline.safety.classifiers import TextScreen, text_screen
@@ -33,7 +34,7 @@ def add_parser(parent: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     learn.add_argument("--harmless", type=Path, nargs="*", default=[], help="more files beside the shipped one")
     learn.add_argument("--alarms", type=float, default=0.01, help="share of false alarms that the threshold may give, five-fold")
     learn.add_argument("--strength", type=float, default=10.0, help="inverse of the L2 penalty")
-    learn.add_argument("--out", type=Path, default=SHIPPED)
+    learn.add_argument("--out", type=Path, required=True, help="the head's file; score it with --head")
     learn.set_defaults(run=_train)
     score = sub.add_parser("score", help="verdicts of texts")
     score.add_argument("texts", nargs="+")
@@ -99,9 +100,10 @@ def train_head(harmful: list[str], harmless: list[str], alarms: float, strength:
 
 
 def _train(args: argparse.Namespace) -> int:
-    files = [*args.harmful, HARMLESS, *args.harmless]
-    data = {path.name: sha256(path) for path in files if path.exists()}
-    head = train_head(read_lines(args.harmful), read_lines([HARMLESS, *args.harmless]), args.alarms, args.strength, data)
+    harmful, harmless = read_lines(args.harmful), read_lines([HARMLESS, *args.harmless])
+    writable(args.out)
+    data = {path.name: sha256(path) for path in (*args.harmful, HARMLESS, *args.harmless)}
+    head = train_head(harmful, harmless, args.alarms, args.strength, data)
     save_head(head, args.out)
     print(json.dumps({**head.card, "threshold": round(head.threshold, 4)}, ensure_ascii=False))
     return 0

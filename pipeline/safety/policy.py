@@ -149,6 +149,8 @@ class Policy:
 
 def edit(path: Path, add: Sequence[Entry] = (), remove: Sequence[str] = ()) -> tuple[Entry, ...]:
     """Add, replace (same id) or remove entries; the file is swapped whole. Raises DataError when an id to remove is not there."""
+    if not add and not path.exists():  # before the writer's lock would make its folder
+        raise DataError(f"is no file, so it holds no entry {', '.join(map(repr, remove))}", where=str(path), remedy="nothing was changed")
     with only_writer(path.parent):
         found = parse(path.read_text(encoding="utf-8"), str(path)) if path.exists() else ()
         rows = {entry.id: entry for entry in found}

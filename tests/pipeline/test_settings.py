@@ -27,7 +27,6 @@ def light(monkeypatch: pytest.MonkeyPatch) -> None:
     """Encoders of words and no relevance network: what is tested here is the wiring."""
     monkeypatch.setattr(module, "text_encoder", lambda name="": Words())
     monkeypatch.setattr(module, "image_encoder", lambda name="": None)
-    monkeypatch.setattr(module, "RelevanceClassifier", lambda **_: None)
 
     def flat(_: object) -> ToolEngine:
         return ToolEngine("relevance", lambda: "flat", lambda requests: [str([0.5] * (len(r.messages[0].parts) - 1)) for r in requests])
