@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.sealed.unpacker.copying import Copier, Meter, Piece
+from bench.sealed.unpacker.copying import Copier, Meter, Piece, blocks
 from bench.sealed.unpacker.errors import BadPart, Refused
 from bench.sealed.unpacker.manifest import Bundle
 
@@ -55,7 +55,7 @@ def verify(bundle: Bundle, copier: Copier) -> list[Fault]:
     return found
 
 
-def require(faults: list[Fault], after: str) -> None:
+def require(faults: list[Fault], after: str, of: str = "bundle") -> None:
     """Raises one Refused that names every fault; returns when there is none."""
     if not faults:
         return
@@ -67,26 +67,40 @@ def require(faults: list[Fault], after: str) -> None:
         lines += [f"  {where} {what}", *(f"      {one}" for one in files[:SHOWN])]
         lines += [f"      … and {len(files) - SHOWN} more"] if len(files) > SHOWN else []
     count = f"{len(together)} fault{'s' if len(together) > 1 else ''}"
-    raise Refused(f"the bundle is not whole, {count}:\n" + "\n".join(lines) + f"\n{after}")
+    raise Refused(f"the {of} is not whole, {count}:\n" + "\n".join(lines) + f"\n{after}")
 
 
 def around(bundle: Bundle) -> list[Fault]:
     """The files beside the volumes, by digest; and what lies there without being of the bundle."""
     found = []
     for name, row in bundle.held["beside"].items():
-        path = bundle.find(name)
-        try:
-            if path.is_symlink() or hashlib.sha256(path.read_bytes()).hexdigest() != row["sha256"]:
-                found.append(Fault(name, "is damaged or was exchanged", (str(row["use"]),)))
-        except OSError as error:
-            found.append(Fault(name, f"is missing or cannot be read: {error.strerror}", (str(row["use"]),)))
+        if why := _beside(bundle.find(name), row["size"], row["sha256"]):
+            found.append(Fault(name, why, (row["use"],)))
     known = {*MANIFEST, *bundle.held["beside"], *bundle.held["media"]}
     volumes = {name.split("/")[0] for name in bundle.held["media"]}
     for place in bundle.places:
         for name in _walk(place, "", volumes):
-            if name not in known:
+            if name in volumes:
+                found.append(Fault(name, "is a link or a file, a folder was written; links are not followed: put the folder itself there"))
+            elif name not in known:
                 found.append(Fault(name, "does not belong to the bundle: take it away", ()))
     return found
+
+
+def _beside(path: Path, size: int, sha256: str) -> str:
+    """What is wrong with a file beside the volumes; looked at before it is opened, read in blocks: it may be anything by now."""
+    try:
+        seen = os.lstat(path)
+        if not stat.S_ISREG(seen.st_mode) or seen.st_size != size:
+            return "is damaged or was exchanged"
+        digest = hashlib.sha256()
+        for block in blocks([Piece(path, 0, size)], [memoryview(bytearray(1 << 20))]):
+            digest.update(block)
+    except OSError as error:
+        return f"is missing or cannot be read: {error.strerror}"
+    except BadPart as error:
+        return str(error)
+    return "" if digest.hexdigest() == sha256 else "is damaged or was exchanged"
 
 
 def _walk(place: Path, under: str, volumes: set[str]) -> Iterator[str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import errno
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -14,13 +16,20 @@ from bench.sealed.unpacker.copying import Copier
 from bench.sealed.unpacker.errors import Refused
 from bench.sealed.unpacker.manifest import Bundle, read_bundle, read_unpacked
 
+REMEDIES = {  # what the system says → what to do; anything else is a disk that is full or may not be written
+    errno.ENOTDIR: "a file stands where a folder should be: give another folder (TO=)",
+    errno.ENAMETOOLONG: "the name is too long for this file system: give a shorter one (TO=)",
+    errno.ELOOP: "links that lead in a circle: give another folder (TO=)",
+    errno.EIO: "the device cannot be read or written: try another one, or another copy of the bundle",
+}
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options, for this command and its twins under `python -m bench`."""
     parser.add_argument(
         "--from", dest="source", default="", metavar="PLACE[:PLACE]", help="where the bundle lies; several media with colons"
     )
-    parser.add_argument("--to", type=Path, default=None, metavar="FOLDER", help="what to make [untamed-COMMIT here]")
+    parser.add_argument("--to", type=Path, default=None, metavar="FOLDER", help="what to make, outside the bundle [untamed-COMMIT here]")
     parser.add_argument(
         "--key", default="", metavar="PUBLIC.pem", help="the maker's public key, or its 64 hex digits; brought by another way"
     )
@@ -39,13 +48,16 @@ def main(argv: Sequence[str]) -> int:
 
 def run(arguments: argparse.Namespace) -> int:
     """0, 2 or 130."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a folder's name that this locale cannot show ends no run
     try:
         _verify(arguments) if arguments.verify else _unbundle(arguments)
     except Refused as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except OSError as error:
-        remedy = "make room or make it writable, then run the same command again: it goes on where it stopped"
+        room = "make room or make it writable, then run the same command again: it goes on where it stopped"
+        remedy = REMEDIES.get(error.errno or 0, room)
         print(f"error: {error.filename or 'disk'}: {error.strerror} — {remedy}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -85,8 +97,11 @@ def _verify(arguments: argparse.Namespace) -> None:
     copier = Copier()
     if not arguments.source and (arguments.to or Path(sys.argv[0]).suffix != ".pyz"):
         folder = arguments.to or Path()
+        if arguments.key:
+            what = "an unpacked folder keeps no signature to compare with a key"
+            raise Refused(f"{what}: give FROM= as well, or leave KEY out")
         bundle = read_unpacked(folder)
-        require(verify_unpacked(folder, bundle, copier), "What is listed was changed, or lost, after unpacking")
+        require(verify_unpacked(folder, bundle, copier), "What is listed was changed, or lost, after unpacking", "folder")
         print(f"{folder.absolute()}: every file is as it was unpacked. {_describe(bundle, '')}")
         return
     bundle = read_bundle(_places(arguments.source), arguments.key)
@@ -96,9 +111,10 @@ def _verify(arguments: argparse.Namespace) -> None:
 
 def _unbundle(arguments: argparse.Namespace) -> None:
     bundle = read_bundle(_places(arguments.source), arguments.key)
-    print(_describe(bundle, arguments.key), flush=True)
     beside = Path().absolute().parent if Path("pyproject.toml").is_file() else Path()  # never inside another tree of the project
     to = (arguments.to or beside / f"untamed-{bundle.held['project']['commit'][:8]}").absolute()
+    place.elsewhere(bundle, to)
+    print(_describe(bundle, arguments.key), flush=True)
     if place.unpacked(bundle, to):
         wrong = [] if arguments.no_install else machine.misfits(bundle.held["target"])
         if wrong:

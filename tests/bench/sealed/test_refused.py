@@ -65,6 +65,13 @@ CHANGES: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
     "no objects": (lambda held: held.update(objects=[]), "not in order"),
     "environment elsewhere": (lambda held: held["environments"][0].update(folder="../venv"), "environment"),
     "unknown extra": (lambda held: held["environments"][0].update(extra="rm -rf"), "environment"),
+    "component without a name": (lambda held: held["components"][0].pop("name"), "not in order"),
+    "a component's name with an escape": (lambda held: held["components"][0].update(name="a\x1b[2J"), "no line of text"),
+    "beside without a digest": (lambda held: held["beside"]["README.txt"].pop("sha256"), "not in order"),
+    "made unprintable": (lambda held: held.update(made="\ud800"), "no line of text"),
+    "made of numbers": (lambda held: held.update(made=7), "no line of text"),
+    "commit that names a folder": (lambda held: held["project"].update(commit="/../../evil"), "is no commit"),
+    "sizes beyond any disk": (lambda held: held["target"].update(install_bytes=10**400), "no count of bytes"),
     "another Python": (_target(python="3.99"), "the wheels are for CPython 3.99"),
     "another platform": (_target(machine="sparc64"), "the bundle is for Linux sparc64"),
     "newer glibc": (_target(glibc="9.9"), "the wheels need 9.9 or newer"),
@@ -81,6 +88,48 @@ def test_a_changed_manifest_or_another_machine(bundle: Path, unbundle: Any, tmp_
     done = unbundle(bundle, "--to", "there")
     assert done.returncode == 2 and said in done.stderr and done.stderr.startswith("error: ")
     assert sorted(one.name for one in tmp_path.iterdir()) == ["bundle", "home"], "something was written"
+
+
+def test_inside_the_bundle_nothing_is_unpacked(bundle: Path, tmp_path: Path) -> None:
+    (tmp_path / "other").symlink_to(bundle)
+    before = sorted(bundle.rglob("*"))
+    for cwd, words in ((bundle, ()), (bundle, ("--to", "volume-001/x")), (tmp_path, ("--to", "bundle")), (tmp_path, ("--to", "other/a/b"))):
+        done = subprocess.run([sys.executable, str(bundle / "unbundle.pyz"), *words], capture_output=True, text=True, cwd=cwd)
+        assert done.returncode == 2 and "lies inside the bundle: give a folder elsewhere (--to " in done.stderr, done.stderr
+        assert sorted(bundle.rglob("*")) == before and not done.stdout
+    done = subprocess.run([sys.executable, "bundle/unbundle.pyz", "--no-install"], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0 and (tmp_path / "untamed-01234567").is_dir(), done.stderr
+
+
+@pytest.mark.parametrize("kind", ["pipe", "huge", "folder"])
+def test_a_file_beside_that_is_no_such_file_is_not_read(bundle: Path, unbundle: Any, kind: str) -> None:
+    (bundle / "README.txt").unlink()
+    if kind == "pipe":
+        os.mkfifo(bundle / "README.txt")
+    elif kind == "folder":
+        (bundle / "README.txt").mkdir()
+    else:
+        with (bundle / "README.txt").open("wb") as file:
+            file.truncate(1 << 40)
+    done = unbundle(bundle, "--verify")
+    assert done.returncode == 2 and "README.txt is damaged or was exchanged" in done.stderr
+
+
+def test_a_pipe_in_an_unpacked_folder_is_not_waited_for(bundle: Path, unbundle: Any, tmp_path: Path) -> None:
+    unbundle(bundle, "--to", "there", "--no-install", check=True)
+    (tmp_path / "there/empty.txt").unlink()
+    os.mkfifo(tmp_path / "there/empty.txt")
+    done = unbundle(bundle, "--verify", "--to", "there")
+    assert done.returncode == 2 and "the folder is not whole" in done.stderr and "empty.txt is missing or cannot be read" in done.stderr
+    done = unbundle(bundle, "--verify", "--to", "there", "--key", "ab" * 32)
+    assert done.returncode == 2 and "keeps no signature to compare with a key" in done.stderr
+
+
+def test_a_volume_that_is_a_link(bundle: Path, unbundle: Any, tmp_path: Path) -> None:
+    (bundle / "volume-002").rename(tmp_path / "elsewhere")
+    (bundle / "volume-002").symlink_to(tmp_path / "elsewhere")
+    done = unbundle(bundle, "--verify")
+    assert done.returncode == 2 and "volume-002 is a link or a file" in done.stderr and "take it away" not in done.stderr
 
 
 def test_all_misfits_are_told_at_once(bundle: Path, unbundle: Any) -> None:
@@ -104,7 +153,7 @@ def test_two_bundles_are_not_unpacked_over_one_another(bundle: Path, unbundle: A
     assert (tmp_path / "there/carried/manifest.json").read_bytes() == before
 
 
-@pytest.mark.parametrize("kind", ["full folder", "file", "link", "read-only parent"])
+@pytest.mark.parametrize("kind", ["full folder", "file", "below a file", "long name", "link", "read-only parent"])
 def test_targets_that_cannot_be(bundle: Path, unbundle: Any, tmp_path: Path, kind: str) -> None:
     there = tmp_path / "there"
     if kind == "full folder":
@@ -112,6 +161,11 @@ def test_targets_that_cannot_be(bundle: Path, unbundle: Any, tmp_path: Path, kin
         (there / "mine").write_text("mine")
     elif kind == "file":
         there.write_text("mine")
+    elif kind == "below a file":
+        there.write_text("mine")
+        there = there / "x"
+    elif kind == "long name":
+        there = tmp_path / ("n" * 250)
     elif kind == "link":
         (tmp_path / "elsewhere").mkdir()
         there.symlink_to(tmp_path / "elsewhere")
@@ -121,7 +175,9 @@ def test_targets_that_cannot_be(bundle: Path, unbundle: Any, tmp_path: Path, kin
         if os.access(tmp_path / "shut", os.W_OK):
             pytest.skip("this user may write everywhere")
     done = unbundle(bundle, "--to", str(there), "--no-install")
-    assert done.returncode == 2 and len(done.stderr.strip().splitlines()) == 1 and str(there)[:-6] in done.stderr
+    assert done.returncode == 2 and len(done.stderr.strip().splitlines()) == 1 and str(there.parent) in done.stderr
+    said = {"below a file": "a file stands where a folder should be", "long name": "the name is too long"}
+    assert said.get(kind, "") in done.stderr and ("make room" in done.stderr) == (kind == "read-only parent")
     assert not (tmp_path / "elsewhere/carried").exists()
 
 
