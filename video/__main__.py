@@ -18,8 +18,14 @@ from pathlib import Path
 
 from video import store
 from video.errors import OptionError, StoreError, VideoError
-from video.options import DECODERS, FORMATS, STRATEGIES, FrameOptions
+from video.options import DECODERS, FORMATS, STRATEGIES, FrameOptions, whole
 from video.source import FrameSet, FrameStore, Job
+
+OTHERS = """other commands:
+  python -m video index CLIP    what one demux pass says about a clip
+  python -m video bench         right frames, time, memory and shots, measured on this machine"""
+
+MOST_WORKERS = 256
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -39,10 +45,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _frames(given: list[str]) -> int:
     about = "The right few frames of a clip, or a folder of pictures made ready."
-    parser = argparse.ArgumentParser(prog="python -m video", description=about)
+    parser = argparse.ArgumentParser(
+        prog="python -m video", description=about, epilog=OTHERS, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     default = FrameOptions()
-    parser.add_argument("clip", type=Path, nargs="+", help="a clip, or a folder of chosen pictures")
-    parser.add_argument("--out", type=Path, required=True, help="new folder for frames and index.json, one per clip")
+    parser.add_argument("clip", type=_path, nargs="+", help="a clip, or a folder of chosen pictures")
+    parser.add_argument("--out", type=_path, required=True, help="new folder for frames and index.json, one per clip")
     parser.add_argument("--strategy", default=default.strategy, help="; ".join(f"{name}: {text}" for name, text in STRATEGIES.items()))
     parser.add_argument("--frames", type=int, default=default.frames, help="most frames of one clip (default %(default)s)")
     parser.add_argument("--long-side", type=int, default=default.long_side, help="pixels (default %(default)s)")
@@ -54,6 +62,8 @@ def _frames(given: list[str]) -> int:
     parser.add_argument("--data", type=Path, help="refuse files that lie outside this folder once links are followed")
     parser.add_argument("--workers", type=int, help="clips decoded at once (default: one per core)")
     asked = parser.parse_args(given)
+    if asked.workers is not None:
+        whole("workers", asked.workers, 1, MOST_WORKERS)
     options = FrameOptions(
         strategy=asked.strategy, frames=asked.frames, long_side=asked.long_side, format=asked.format, quality=asked.quality,
         decoder=asked.decoder, timeout=asked.timeout,
@@ -73,6 +83,12 @@ def _frames(given: list[str]) -> int:
         for note in result.notes:
             print(f"  {note}", file=sys.stderr)
     return 2 if any(isinstance(result, VideoError) for result in results) else 0
+
+
+def _path(text: str) -> Path:
+    if not text:  # Path("") would be the folder that one stands in
+        raise argparse.ArgumentTypeError("an empty text is no path")
+    return Path(text)
 
 
 def _job(clip: Path, options: FrameOptions) -> Job:
@@ -119,7 +135,7 @@ def _copy(frames: FrameSet, place: Path) -> None:
 
 def _index(given: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m video index", description="What one demux pass says about a clip.")
-    parser.add_argument("clip", type=Path)
+    parser.add_argument("clip", type=_path)
     clip = parser.parse_args(given).clip
     from video import decoders, pyav
 

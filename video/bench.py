@@ -22,12 +22,14 @@ from pathlib import Path
 from typing import Any
 
 from video import decoders, geometry, strategies
+from video.errors import OptionError
 from video.make_clips import Recipe, burst_shots, make, read_number, sound_recipes
-from video.options import FrameOptions
+from video.options import FrameOptions, whole
 from video.source import FrameStore
 
 ASKED = (2, 3, 5, 8, 10, 15, 24)  # evenly spaced frames; the tests ask for every number from 2 to 24 on small clips
 SHOT_SEEDS = 5
+LIMITS = (("frames", 60, 100_000), ("short", 30, 10_000), ("repeats", 1, 100), ("seeds", 0, 100))  # option, least, most
 GRAIN = 9  # makes about 40 Mbit/s of 4K60 H.264, as players record
 
 
@@ -60,11 +62,13 @@ def main(given: list[str]) -> int:
     parser.add_argument("--frames", type=int, default=900, help="of the two timed clips, at 60 a second (default %(default)s)")
     parser.add_argument("--short", type=int, default=150, help="frames of the clips for exactness (default %(default)s)")
     parser.add_argument("--repeats", type=int, default=2)
-    parser.add_argument("--seeds", type=int, default=SHOT_SEEDS, help="clips with short bursts (default %(default)s)")
+    parser.add_argument("--seeds", type=int, default=SHOT_SEEDS, help="clips with short bursts, 0: none (default %(default)s)")
     parser.add_argument("--clips", type=Path, default=Path(".cache/bench_clips"), help="kept, so that a second run starts at once")
     parser.add_argument("--make-only", action="store_true", help="make the clips and stop")
     asked = parser.parse_args(given)
-    width, height = (int(part) for part in asked.size.split("x"))
+    width, height = _sizes(asked.size)
+    for name, least, most in LIMITS:
+        whole(name, getattr(asked, name), least, most)
     large = Recipe("", width=width, height=height, frames=asked.frames, grain=GRAIN, preset="superfast")
     timed = [replace(large, name=f"timed_gop{gop}.mp4", gop=gop) for gop in (60, 250)]
     sound = [replace(recipe, grain=GRAIN) for recipe in sound_recipes(width, height, asked.short, preset="ultrafast")]
@@ -84,6 +88,17 @@ def main(given: list[str]) -> int:
             rows.append(row)
     print(json.dumps({row.what: row.value for row in rows}))
     return 0
+
+
+def _sizes(text: str) -> tuple[int, int]:
+    """WIDTHxHEIGHT as two even numbers, as 4:2:0 needs them. Raises OptionError."""
+    parts = text.split("x")
+    if len(parts) != 2 or not all(part.isascii() and part.isdigit() and len(part) < 5 and int(part) % 2 == 0 for part in parts):
+        raise OptionError(f"size is {text!r}", remedy="give WIDTHxHEIGHT in even numbers, for example 640x360")
+    width, height = map(int, parts)
+    whole("size: the width", width, 160, 7680)
+    whole("size: the height", height, 90, 4320)
+    return width, height
 
 
 def exactness(clips: Iterable[tuple[Recipe, Path]]) -> Iterable[Row]:

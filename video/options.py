@@ -59,9 +59,9 @@ class FrameOptions:
         _menu("fallback", self.fallback, [name for name in STRATEGIES if name != "human"])
         _menu("format", self.format, FORMATS)
         _menu("decoder", self.decoder, DECODERS)
-        _range("frames", self.frames, 1, 256)
-        _range("long_side", self.long_side, 28, 8192)
-        _range("quality", self.quality, 1, 100)
+        whole("frames", self.frames, 1, 256)
+        whole("long_side", self.long_side, 28, 8192)
+        whole("quality", self.quality, 1, 100)
         if not self.timeout > 0:
             raise OptionError(f"timeout is {self.timeout}", remedy="give a number of seconds above 0")
         digits = self.background.removeprefix("#")
@@ -91,6 +91,7 @@ def _menu(name: str, value: str, allowed: Iterable[str]) -> None:
         raise OptionError(f"{name} is {value!r}", remedy=f"choose one of: {', '.join(names)}")
 
 
-def _range(name: str, value: int, low: int, high: int) -> None:
+def whole(name: str, value: int, low: int, high: int) -> None:
+    """Raises OptionError unless `value` is a whole number from `low` to `high`."""
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise OptionError(f"{name} is {value!r}", remedy=f"give a whole number from {low} to {high}")

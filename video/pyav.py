@@ -34,7 +34,9 @@ def _opened(path: Path, threads: int = THREADS) -> Iterator[tuple[Any, Any]]:
     """The container and its first real video stream, other streams switched off."""
     try:
         container = av.open(str(path), metadata_errors="replace")
-    except (FileNotFoundError, IsADirectoryError) as error:
+    except IsADirectoryError as error:
+        raise ClipMissing("is a folder", where=str(path), remedy="give one video file") from error
+    except FileNotFoundError as error:
         raise ClipMissing("no such file", where=str(path), remedy="check the path") from error
     except (av.FFmpegError, OSError, ValueError) as error:
         raise NotAClip(f"cannot be opened as a video ({_words(error)})", where=str(path), remedy="copy or record the clip again") from error

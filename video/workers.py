@@ -26,16 +26,20 @@ REUSE = 64  # jobs that one child does before a fresh one takes its place, so th
 
 
 class Child:
-    """One child process. Not thread-safe: a thread borrows it from the pool."""
+    """One child process. Not thread-safe: a thread borrows it from the pool. Raises VideoError when it cannot be started."""
 
     def __init__(self) -> None:
         root = str(Path(__file__).resolve().parent.parent)
         search = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
         environment = {**os.environ, "PYTHONPATH": search, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "video.worker"],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment,
-        )  # fmt: skip
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "video.worker"],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment,
+            )  # fmt: skip
+        except OSError as error:
+            what = f"a decoder's process cannot be started ({error.strerror})"
+            raise VideoError(what, where=sys.executable, remedy="free memory, processes or open files, then run it again") from error
         self._buffer = b""
         self.jobs = 0
 
