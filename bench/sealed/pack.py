@@ -67,6 +67,19 @@ class Written:
     public: str
 
 
+def refuse(out: Path, key: Path | None) -> None:
+    """Raises ConfigError for a key or a folder that `write` would refuse; writes nothing: to be asked before a long download."""
+    if key:
+        public_of(key)
+    there = next(path for path in (out, *out.absolute().parents) if os.path.lexists(path))
+    if not there.is_dir():
+        what = f"OUT={out} is a file" if there == out else f"OUT={out}: {there} is no folder"
+        raise ConfigError(what, remedy="give a folder")
+    if not os.access(there, os.R_OK | os.W_OK | os.X_OK):
+        raise ConfigError(f"OUT={out} cannot be written: {there} is read-only", remedy="is the medium write-protected?")
+    _empty_or_bundle(out)
+
+
 def write(contents: Contents, out: Path, limit: int, key: Path | None = None) -> Written:
     """The bundle at `out`, continued where an earlier run stopped. Raises ConfigError, DataError, OSError."""
     public = public_of(key).hex() if key else ""  # a wrong key is told before hours of copying
@@ -163,8 +176,7 @@ def _mine(out: Path) -> Iterator[None]:
     """The folder, made or known as a bundle's, and held by this process alone."""
     try:
         out.mkdir(parents=True, exist_ok=True)
-        there = [one.name for one in out.iterdir() if not LITTER.fullmatch(one.name)]
-        known = (out / JOURNAL).exists() or _old(out).get("format") == FORMAT
+        _empty_or_bundle(out)
         (out / JOURNAL).touch()
     except FileExistsError:
         raise ConfigError(f"OUT={out} is a file", remedy="give a folder") from None
@@ -172,9 +184,6 @@ def _mine(out: Path) -> Iterator[None]:
         if error.errno in (errno.EROFS, errno.EACCES):
             raise ConfigError(f"OUT={out} cannot be written: {error.strerror}", remedy="is the medium write-protected?") from None
         raise
-    if there and not known:
-        (out / JOURNAL).unlink()
-        raise ConfigError(f"OUT={out} is not empty ({sorted(there)[0]} …) and no bundle", remedy=f"give a folder of its own: {out}/bundle")
     handle = os.open(out, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -183,6 +192,12 @@ def _mine(out: Path) -> Iterator[None]:
         raise ConfigError(f"another process is writing to OUT={out}", remedy="wait for it") from None
     finally:
         os.close(handle)
+
+
+def _empty_or_bundle(out: Path) -> None:
+    there = [one.name for one in out.iterdir() if not LITTER.fullmatch(one.name)] if out.is_dir() else []
+    if there and not (out / JOURNAL).exists() and _old(out).get("format") != FORMAT:
+        raise ConfigError(f"OUT={out} is not empty ({sorted(there)[0]} …) and no bundle", remedy=f"give a folder of its own: {out}/bundle")
 
 
 def _room(items: Sequence[Item], volumes: Volumes, out: Path) -> None:

@@ -88,11 +88,24 @@ def read_lock(text: str, python: str) -> list[Pin]:
     return pins
 
 
-def fetch(locks: dict[str, str], target: str, python: str, glibc: str, folder: Path) -> dict[Pin, Path]:
-    """Pin → its wheel in `folder`, which keeps what it has. `locks`: file name → text, as the commit has them. Raises ConfigError."""
+def check(target: str, python: str, glibc: str, folder: Path) -> None:
+    """Raises ConfigError for what `fetch` could not serve; asks nobody and writes nothing."""
     row = TARGETS[target]
     if python not in row.pythons:
         raise ConfigError(f"TARGET={target} is locked for Python {', '.join(row.pythons)}, not {python}", remedy="leave PYTHON out")
+    if not re.fullmatch(r"2\.[0-9]{1,3}", glibc):
+        raise ConfigError(
+            f"GLIBC={glibc[:40]!r} is no version of glibc", remedy="2. and a number, as 2.28 (ldd --version tells), or leave it out"
+        )
+    there = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
+    if not there.is_dir():
+        raise ConfigError(f"wheels cannot be kept in {folder}: {there} is no folder", remedy="give a folder (--wheels), or leave it out")
+
+
+def fetch(locks: dict[str, str], target: str, python: str, glibc: str, folder: Path) -> dict[Pin, Path]:
+    """Pin → its wheel in `folder`, which keeps what it has. `locks`: file name → text, as the commit has them. Raises ConfigError."""
+    check(target, python, glibc, folder)
+    row = TARGETS[target]
     folder.mkdir(parents=True, exist_ok=True)
     found: dict[Pin, Path] = {}
     torch = [pin for name in TORCH_CPU for pin in read_lock(locks[name], python)]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.__main__ import main
 from bench.sealed import sources, wheels
 from bench.sealed.cli import gather
 from bench.sealed.items import Component
@@ -95,9 +96,9 @@ def test_a_hubs_cache_is_carried_under_the_models_name(tmp_path: Path) -> None:
     blobs, revision = tmp_path / "models--Q--Tiny/blobs", tmp_path / "models--Q--Tiny/snapshots/abc123"
     blobs.mkdir(parents=True)
     revision.mkdir(parents=True)
-    for number, one in enumerate(sorted(TINY.iterdir())):
-        shutil.copy(one, blobs / str(number))
-        (revision / one.name).symlink_to(f"../../blobs/{number}")
+    for number, path in enumerate(sorted(TINY.iterdir())):
+        shutil.copy(path, blobs / str(number))
+        (revision / path.name).symlink_to(f"../../blobs/{number}")
     items, (one,) = sources.models(str(revision))
     assert one.name == "Tiny" and {item.path for item in items} >= {"carried/models/Tiny/config.json"}
     assert all(isinstance(item.source, Path) and not item.source.is_symlink() for item in items)
@@ -203,9 +204,38 @@ def test_the_command_refuses_before_it_fetches(tmp_path: Path) -> None:
     assert done.returncode == 2 and "volume size" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        *((("--glibc", one), "is no version of glibc") for one in ("x", "2", "2.x", "", "3.1", "2.28\n", "2." + "9" * 5000)),
+        (("--wheels", "taken"), "taken is no folder"),
+        (("--wheels", "taken/below"), "taken is no folder"),
+        (("--key", "absent.pem"), "openssl"),
+        (("--out", "taken"), "OUT=taken is a file"),
+        (("--out", "taken/below"), "taken is no folder"),
+        (("--out", "foreign"), "is not empty (holiday.jpg"),
+        (("--data", "files=/nope"), "is not there"),
+        (("--python", "2.7"), "is locked for Python"),
+    ],
+)
+def test_what_can_be_told_at_once_is(
+    words: tuple[str, str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Refused without pip, and nothing written."""
+    monkeypatch.setattr(wheels, "_pip_download", lambda *_: pytest.fail("pip was asked"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "taken").write_text("mine")
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign" / "holiday.jpg").write_text("mine")
+    before = sorted(tmp_path.rglob("*"))
+    assert main(["bundle", *(() if "--out" in words else ("--out", "out")), *words]) == 2
+    shown = capsys.readouterr().err
+    assert said in shown and shown.startswith("error: ") and sorted(tmp_path.rglob("*")) == before
+
+
 def test_no_git_clone(tmp_path: Path) -> None:
     import argparse
 
-    given = argparse.Namespace(accept_licence=[], models="", data="")
+    given = argparse.Namespace(accept_licence=[], models="", data="", wheels=tmp_path / "w", target="cpu", python="3.11", glibc="2.42")
     with pytest.raises(ConfigError, match="git"):
         gather(given, tmp_path)
