@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from models import gpus as nvml
 from models.errors import ConfigError
-from models.planner import GIB, UTILISATION, Need, Plan, plan, plan_cpu
+from models.planner import UTILISATION, Need, Plan, memory_of, plan, plan_cpu
 from models.shape import Shape
 
 DEVICES = ("cuda", "cpu")
@@ -54,5 +54,5 @@ def plan_for(shape: Shape, where: Placement) -> Plan:
         return plan_cpu(shape, need, replicas=where.replicas)
     memory = [gpu.memory for gpu in nvml.gpus()]
     if where.gpu_memory is not None:
-        memory = [int(where.gpu_memory * GIB)] * max(8, where.gpus)
+        memory = memory_of(where.gpu_memory, where.gpus)
     return plan(shape, where.gpus, memory, need, tensor_parallel=where.tensor_parallel, utilisation=where.utilisation)

@@ -23,9 +23,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from models import gpus
     from models.cards import card_named
-    from models.planner import GIB, Need, degrees, plan, working_counts
+    from models.planner import GIB, Need, degrees, memory_of, plan, working_counts
     from models.shape import read_shape, shape_of
 
+    for name, value in (("gpus", args.gpus), ("context", args.context), ("calls", args.calls)):
+        if value < 1:
+            raise ConfigError(f"--{name} {value}", remedy="a whole number, 1 at least")
+    if not 0 < args.gpu_utilisation <= 1:
+        raise ConfigError(f"--gpu-utilisation {args.gpu_utilisation:g}", remedy="a share of a GPU's memory, above 0 and 1 at most: 0.9")
+    asked = None if args.gpu_memory is None else memory_of(args.gpu_memory, args.gpus)
     folder = Path(args.model).expanduser()
     if folder.is_dir():
         shape, weights = read_shape(folder)
@@ -42,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
         f"{shape.heads} heads, {shape.kv_heads} key-value heads, {shape.layers} layers, {shape.kv_bytes_per_token() / 1024:.0f} KiB of "
         f"cache a token, weights {shape.weight_bytes / GIB:.1f} GiB; tensor-parallel degrees: {', '.join(map(str, degrees(shape)))}"
     )
-    memory = [gpu.memory for gpu in gpus.gpus()] if args.gpu_memory is None else [int(args.gpu_memory * GIB)] * max(8, args.gpus)
+    memory = [gpu.memory for gpu in gpus.gpus()] if asked is None else asked
     need = Need(args.context, args.calls)
     chosen = plan(shape, args.gpus, memory, need, tensor_parallel=args.tensor_parallel, utilisation=args.gpu_utilisation)
     print(chosen)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from models.errors import ModelError
+from models.errors import ConfigError, ModelError
 from models.shape import Shape
 
 GIB = 2**30
@@ -52,6 +52,15 @@ class Plan:
 
     def __str__(self) -> str:
         return self.why
+
+
+def memory_of(gib: float, gpus: int) -> list[int]:
+    """Bytes of each GPU of a machine that is only asked about: eight GPUs of this size, or as many as are wanted. Raises ConfigError."""
+    if not 0 < gib < 1e6:  # neither is nan
+        raise ConfigError(f"--gpu-memory {gib:g}", remedy="GiB of one GPU, more than 0: 24, or 80")
+    if gpus > 1024:
+        raise ConfigError(f"--gpus {gpus}", remedy="1,024 at most; the model's own limit is told by a plan for fewer")
+    return [int(gib * GIB)] * max(8, gpus)
 
 
 def degrees(shape: Shape, up_to: int = MOST) -> list[int]:

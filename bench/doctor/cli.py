@@ -25,17 +25,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--collection", action="append", default=[], type=Path, metavar="DIR", help="a collection; may be repeated")
     parser.add_argument("--gpu", type=int, default=0, metavar="N", help="GPUs that are to be used (0: none)")
     parser.add_argument("--context", type=int, metavar="TOKENS", help="prompt and reply of one call, for the plan")
-    parser.add_argument("--only", default="", metavar="NAMES", help=f"comma-separated, of {', '.join(check.name for check in CHECKS)}")
+    parser.add_argument("--only", metavar="NAMES", help=f"comma-separated, of {', '.join(check.name for check in CHECKS)}")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of the page")
 
 
 def run(args: argparse.Namespace) -> int:
     """Prints the page line by line, as it comes. Raises ConfigError for a check that is none."""
-    names = [name.strip() for name in args.only.split(",") if name.strip()]
+    names = [name.strip() for name in (args.only or "").split(",") if name.strip()]
     known = {check.name: check for check in CHECKS}
     unknown = [name for name in names if name not in known]
     if unknown:
         raise ConfigError(f"no check {unknown[0]!r}", remedy=f"checks: {', '.join(known)}")
+    if args.only is not None and not names:
+        raise ConfigError(f"--only {args.only!r} names no check", remedy=f"leave it out for all, or some of: {', '.join(known)}")
+    if args.context is not None and args.context < 1:
+        raise ConfigError(f"--context {args.context}", remedy="a number of tokens, 1 at least")
     if args.gpu < 0:
         raise ConfigError(f"--gpu {args.gpu}", remedy="a number of GPUs, or 0")
     models = tuple(name for name in (*args.model, *args.judge) if name != "exact")

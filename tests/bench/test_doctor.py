@@ -313,4 +313,9 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
     assert main(["doctor", "--only", "data", "--data", str(tmp_path)]) == 1
     page = capsys.readouterr().out
     assert "FAIL data" in page and "→ " in page and "1 failed" in page
+    for words in (["--only", ""], ["--only", " ,"], ["--context", "0"], ["--context", "-5"]):
+        capsys.readouterr()
+        assert main(["doctor", *words]) == 2
+        said = capsys.readouterr()
+        assert said.err.startswith(f"error: {words[0]} ") and not said.out
     assert main(["doctor", "--only", "horoscope"]) == 2 and main(["doctor", "--gpu", "-1"]) == 2

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from models.__main__ import main
 from models.cards import card_named, cards
 from models.errors import ConfigError, ModelError
 from models.planner import GIB, Need, degrees, plan, plan_cpu
@@ -149,6 +150,21 @@ def test_a_config_without_heads_is_refused_by_name(tmp_path: Path) -> None:
 def test_the_cpu_plan() -> None:
     chosen = plan_cpu(published("Qwen2.5-VL-3B"), Need(4096), replicas=2, cache_gib=1)
     assert (chosen.device, len(chosen.replicas)) == ("cpu", 2)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(("--gpu-memory", one) for one in ("nan", "inf", "-80", "0", "1e300")),
+        *(("--gpu-utilisation", one) for one in ("nan", "0", "1.5")),
+        ("--gpus", str(10**12)),
+        *((f"--{name}", one) for name in ("gpus", "context", "calls") for one in ("-1", "0")),
+    ],
+)
+def test_options_that_mean_nothing_are_named(words: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "Qwen2.5-VL-7B-Instruct", *(() if "--gpu-memory" in words else ("--gpu-memory", "80")), *words]) == 2
+    said = capsys.readouterr()
+    assert said.err.startswith(f"error: {words[0]} ") and not said.out
 
 
 def test_an_unknown_card_is_answered_with_the_list() -> None:
