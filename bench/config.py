@@ -143,6 +143,7 @@ class RunConfig(BaseModel):
         return self.model_dump(mode="json", exclude=set(NOT_PREDICTING))
 
 
+PATHS = ("data", "runs", "captions", "prompts")
 NOT_PREDICTING = frozenset(
     {
         "judge",
@@ -240,8 +241,10 @@ def validate(options: Mapping[str, Any], where: str | None = None) -> RunConfig:
     """A RunConfig; raises ConfigError naming every option that is unknown or out of range."""
     faults: list[str] = []
     config: RunConfig | None = None
+    switches = [name for name, value in options.items() if isinstance(value, bool) and not _is_switch(name)]
+    faults += [f"option {name!r} came as {options[name]}, and it is no switch: give its value" for name in switches]
     try:
-        config = RunConfig.model_validate(dict(options))
+        config = RunConfig.model_validate({name: value for name, value in options.items() if name not in switches})
     except ValidationError as error:
         faults += _faults(error.errors())
     roles = options.get("roles")
@@ -258,11 +261,24 @@ def validate(options: Mapping[str, Any], where: str | None = None) -> RunConfig:
         faults.append(f"--engine {config.engine} needs a number of GPUs: --gpu 1")
     if config and config.judge is not None and not config.judge.strip():
         faults.append("the judge is empty; name a model, or 'exact', or leave it out: then the judged model judges itself")
+    if config and config.judge is None and config.judge_endpoint is not None:
+        faults.append("--judge-endpoint is where a judge is served, and none is named: give --judge with the name that it is served under")
+    if config and config.vllm_args and not config.gpu:
+        faults.append("--vllm-args are for a vLLM of ours, and none is started: give --gpu 1, or leave them out")
+    if config:
+        empty = [name for name in PATHS if (value := getattr(config, name)) is not None and not value.strip()]
+        faults += [f"--{name} is empty; give a path, or leave it out" for name in empty]
     if config and config.keyframes not in STRATEGIES:
         faults.append(f"unknown keyframes {config.keyframes!r}{_near(config.keyframes, STRATEGIES)}; one of {', '.join(STRATEGIES)}")
     if faults or config is None:
         raise ConfigError("; ".join(faults), where=where, remedy="see python -m bench run --help")
     return config
+
+
+def _is_switch(name: str) -> bool:
+    """Whether yes or no is a value of this option. What is not known, pydantic refuses better; it would take them for 1 and 0 elsewhere."""
+    field = RunConfig.model_fields.get(name)
+    return field is None or field.annotation is bool
 
 
 def _faults(errors: Sequence[Any]) -> list[str]:

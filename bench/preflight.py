@@ -63,7 +63,7 @@ def _faults(rows: Sequence[Row], dataset: Dataset, questions: Sequence[Question]
         yield f"settings {', '.join(untold)} need human descriptions of the questions, and no question has one — leave them out"
     for config in {row.config.prompt_set: row.config for row in rows}.values():
         yield from _said(lambda c=config: Agents.load(dataset.card, c.prompt_set))
-    for path in {row.config.captions for row in rows if row.config.captions and row.setting.needs_offline_captions}:
+    for path in {row.config.captions for row in rows if row.config.captions}:  # read for the manifest, whoever needs them
         yield from _said(lambda p=path: read_captions(Path(p), dataset))
     yield from _model_faults(rows)
 

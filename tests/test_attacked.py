@@ -128,3 +128,9 @@ def test_a_wrong_key_is_named(trees: Path, tmp_path: Path, capsys: pytest.Captur
     assert "surprise" in refused(
         capsys, "run", "--data", str(trees), "--settings", "knowledgeable", "--model", str(TINY), "--prompts", str(tmp_path)
     )
+
+
+def test_captions_that_are_not_there_are_told_whoever_needs_them(trees: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    base = ["run", "--data", str(trees), "--runs", str(tmp_path / "runs"), "--settings", "knowledgeable", "--model", str(TINY)]
+    said = refused(capsys, *base, "--captions", str(tmp_path / "nope"))
+    assert "nope: cannot be read" in said and said.count("\n") == 1 and not (tmp_path / "runs").exists()

@@ -65,6 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Predict, judge, compare, report; 1 when no question was answered."""
+    from_arguments(arguments)  # its faults, before a world is drawn
     if Path(arguments.data) == HOME:
         sample_world(HOME, tell=lambda text: print(f"sample world: {text}", file=sys.stderr))
     if arguments.over is None and not arguments.collection and (Path(arguments.data) / SETTINGS).is_file():

@@ -17,7 +17,7 @@ from bench.suites.options import add_arguments as add_options
 from bench.suites.options import from_arguments
 from bench.suites.sheet import Measure, Sheet, judged
 from bench.suites.sheet import report as write_report
-from models.errors import ConfigError
+from models.errors import ConfigError, DataError
 
 CUTS = (1, 5, 10)
 
@@ -69,6 +69,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     options = from_arguments(arguments)
+    if not options.data.is_dir():
+        raise DataError("there is no such folder", where=str(options.data), remedy="give one with train.csv, val.csv, test.csv")
     if not options.settings.collections and set(options.rows) != {"mllm"}:
         kb = options.data / "encyclopedic_kb_wiki.json"
         remedy = f"python -m pipeline index build {kb} {options.data / 'collection'}; or --collection, or --rows mllm"

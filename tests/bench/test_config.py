@@ -69,6 +69,12 @@ def test_flags_can_be_switched_off() -> None:
         ({"order": "random"}, "'bfs' or 'dfs'"),
         ({"keyframes": "humn"}, "did you mean 'human'?"),
         ({"ask_name": "maybe"}, "valid boolean"),
+        ({"limit": True}, "option 'limit' came as True, and it is no switch"),
+        ({"temperature": False}, "option 'temperature' came as False"),
+        ({"judge_endpoint": "http://h/v1"}, "give --judge with"),
+        ({"vllm_args": "'"}, "--vllm-args are for a vLLM of ours"),
+        ({"runs": ""}, "--runs is empty"),
+        ({"captions": " "}, "--captions is empty"),
     ],
 )
 def test_refusals_name_the_option_and_what_is_allowed(options: dict[str, object], said: str) -> None:

@@ -171,6 +171,17 @@ def test_training_groups_come_from_train_worlds_and_repeat(tmp_path: Path) -> No
     assert len(read_groups(tmp_path / "groups.jsonl")) == 5
 
 
+def test_wrong_rows_are_told_before_a_world_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    def drawn(*_: object, **__: object) -> bool:
+        raise AssertionError("a world is drawn")
+
+    monkeypatch.setattr(cuem, "sample_world", drawn)
+    parser = argparse.ArgumentParser()
+    cuem.add_arguments(parser)
+    with pytest.raises(ConfigError, match="no row 'foo'"):
+        cuem.run(parser.parse_args(["--rows", "foo"]))
+
+
 def test_ask_says_what_it_takes_where_nothing_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     from bench.cuem import ask
 

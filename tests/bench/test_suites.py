@@ -246,7 +246,7 @@ def test_every_suite_of_the_table_loads_and_make_knows_it() -> None:
     for name, suite in SUITES.items():
         module = suite.load()
         module.add_arguments(argparse.ArgumentParser())
-        assert callable(module.run) and (name in known or name == "refine"), f"make bench SUITE={name} is not known to make"
+        assert callable(module.run) and name in known, f"make bench SUITE={name} is not known to make"
 
 
 @pytest.mark.parametrize(
@@ -391,6 +391,7 @@ def test_mistakes_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     for words in (
         ["evqa", "--data", str(tmp_path)],
         ["evqa", "--data", str(tmp_path), "--rows", "none"],
+        ["evqa", "--data", str(tmp_path / "nope")],
         ["mmsafety"],
         ["mmsafety", "--own", "--limit", "0"],
     ):
@@ -399,6 +400,8 @@ def test_mistakes_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         assert error.startswith("error: ")
         if words[:3] == ["evqa", "--data", str(tmp_path)]:
             assert "index build" in error or "no row" in error
+        if words[-1].endswith("nope"):
+            assert "no such folder" in error
     assert evqa.RULES.prompt == "equivalent"
 
 
