@@ -106,14 +106,14 @@ def _write(args: argparse.Namespace) -> int:
 
 
 def _some(paths: list[Path], notes: Notes) -> Iterator[Document]:
-    """The documents of all paths. Raises DataError, at the end and so before anything counts, when none of them holds anything."""
-    found = False
-    for document in chain.from_iterable(read(path, notes) for path in paths):
-        found = found or bool(document.text.strip() or document.title.strip() or document.images)
-        yield document
-    if not found:
-        remedy = "give a .jsonl with a document a line, or a folder of texts and pictures; nothing was changed"
-        raise DataError("no document in it", where=", ".join(map(str, paths)), remedy=remedy)
+    """The documents of all paths. Raises DataError when none of them holds anything, before a folder is made."""
+    documents, blank = chain.from_iterable(read(path, notes) for path in paths), []
+    for document in documents:
+        blank.append(document)
+        if document.text.strip() or document.title.strip() or document.images:
+            return chain(blank, documents)
+    remedy = "give a .jsonl with a document a line, or a folder of texts and pictures; nothing was changed"
+    raise DataError("no document in it", where=", ".join(map(str, paths)), remedy=remedy)
 
 
 def _remove(args: argparse.Namespace) -> int:

@@ -59,6 +59,7 @@ def test_nothing_to_index(
     if rows is not None:
         source = jsonl(*rows)
     assert f"{source}: no document in it" in refused(capsys, "index", "build", source, target, *PLAIN)
+    assert not target.exists()
     build(target, [Document("b", text="birch")], Tools(Words()))
     refused(capsys, "index", "build", source, target, *PLAIN)
     refused(capsys, "index", "add", source, target, *PLAIN)
