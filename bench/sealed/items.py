@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
+
+from models.errors import ConfigError
 
 Kind = Literal["project", "package", "weights", "model", "data", "files"]
 GATED = ("weights", "model", "data", "files")  # kinds that are not carried without a licence
@@ -46,3 +49,20 @@ class Item:
     @property
     def size(self) -> int:
         return len(self.source) if isinstance(self.source, bytes) else self.source.stat().st_size
+
+
+def nearest(folder: Path, called: str) -> Path:
+    """What is there already of the way to a folder that is to be written. Raises ConfigError when it can never be one; writes nothing."""
+    try:
+        os.lstat(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{called}={str(folder)[:80]}: {getattr(error, 'strerror', error)}", remedy="give another folder") from None
+    there = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
+    if not there.is_dir():
+        what = f"{called}={folder} is a file" if there == folder else f"{called}={folder}: {there} is no folder"
+        raise ConfigError(what, remedy="give a folder")
+    if not os.access(there, os.R_OK | os.W_OK | os.X_OK):
+        raise ConfigError(f"{called}={folder} cannot be written: {there} is read-only", remedy="write-protected? give another folder")
+    return there

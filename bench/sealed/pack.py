@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bench.sealed.items import Component, Item
+from bench.sealed.items import Component, Item, nearest
 from bench.sealed.sbom import sbom
 from bench.sealed.sign import public_of, sign
 from bench.sealed.unpacker.check import LITTER
@@ -71,12 +71,7 @@ def refuse(out: Path, key: Path | None) -> None:
     """Raises ConfigError for a key or a folder that `write` would refuse; writes nothing: to be asked before a long download."""
     if key:
         public_of(key)
-    there = next(path for path in (out, *out.absolute().parents) if os.path.lexists(path))
-    if not there.is_dir():
-        what = f"OUT={out} is a file" if there == out else f"OUT={out}: {there} is no folder"
-        raise ConfigError(what, remedy="give a folder")
-    if not os.access(there, os.R_OK | os.W_OK | os.X_OK):
-        raise ConfigError(f"OUT={out} cannot be written: {there} is read-only", remedy="is the medium write-protected?")
+    nearest(out, "OUT")
     _empty_or_bundle(out)
 
 

@@ -109,7 +109,11 @@ def data(given: str) -> tuple[list[Item], Component]:
         raise ConfigError(f"DATA holds {given!r}", remedy="a data set's folder, or files=PATH for anything else")
     path = Path(name if mark else given).expanduser()
     if not path.exists():
-        what, remedy = ("this folder or file", "files=PATH") if plain else ("this data set", "give a folder, or a compiled .kgc file")
+        what, remedy = (
+            ("this folder or file", "files=PATH takes a folder or a file")
+            if plain
+            else ("this data set", "give a folder, or a compiled .kgc file")
+        )
         raise DataError(f"{what} is not there", where=str(path), remedy=remedy)
     facts = {}
     if not plain:

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from packaging.markers import Marker
 
+from bench.sealed.items import nearest
 from models.errors import ConfigError
 
 BATCH = 8
@@ -97,9 +98,7 @@ def check(target: str, python: str, glibc: str, folder: Path) -> None:
         raise ConfigError(
             f"GLIBC={glibc[:40]!r} is no version of glibc", remedy="2. and a number, as 2.28 (ldd --version tells), or leave it out"
         )
-    there = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
-    if not there.is_dir():
-        raise ConfigError(f"wheels cannot be kept in {folder}: {there} is no folder", remedy="give a folder (--wheels), or leave it out")
+    nearest(folder, "--wheels")
 
 
 def fetch(locks: dict[str, str], target: str, python: str, glibc: str, folder: Path) -> dict[Pin, Path]:

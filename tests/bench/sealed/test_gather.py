@@ -210,6 +210,8 @@ def test_the_command_refuses_before_it_fetches(tmp_path: Path) -> None:
         *((("--glibc", one), "is no version of glibc") for one in ("x", "2", "2.x", "", "3.1", "2.28\n", "2." + "9" * 5000)),
         (("--wheels", "taken"), "taken is no folder"),
         (("--wheels", "taken/below"), "taken is no folder"),
+        (("--wheels", "n" * 300), "File name too long"),
+        (("--out", "n" * 300), "File name too long"),
         (("--key", "absent.pem"), "openssl"),
         (("--out", "taken"), "OUT=taken is a file"),
         (("--out", "taken/below"), "taken is no folder"),
