@@ -24,6 +24,7 @@ from bench.sealed.items import Component, Item, nearest
 from bench.sealed.sbom import sbom
 from bench.sealed.sign import public_of, sign
 from bench.sealed.unpacker.check import LITTER
+from bench.sealed.unpacker.errors import Refused
 from bench.sealed.unpacker.manifest import FORMAT, VERSION, parse
 from bench.sealed.volumes import JOURNAL, Volumes
 from models.errors import ConfigError
@@ -97,7 +98,10 @@ def write(contents: Contents, out: Path, limit: int, key: Path | None = None) ->
         if new:
             beside, manifest = _describe(contents, rows, volumes, public, datetime.now(UTC).isoformat(timespec="seconds"))
         raw = (json.dumps(manifest, indent=1, ensure_ascii=False, sort_keys=True) + "\n").encode()
-        parse(raw)  # what we write, every unpacker must be able to read
+        try:
+            parse(raw)  # what we write, every unpacker must be able to read
+        except Refused as error:
+            raise ConfigError(f"no unpacker would read this bundle: {error}", remedy="rename what is named there") from None
         for name, blob in beside.items():
             _put(out / name, blob)
         (out / "manifest.sig").unlink(missing_ok=True)

@@ -14,7 +14,7 @@ from bench.sealed.pack import Contents, write
 
 def run(out: Path, data: Path) -> int:
     root = Path(__file__).parents[3]
-    project = Component("project", "untamed", "0", "Apache-2.0", "LICENSE", "the project", {"commit": "0"})
+    project = Component("project", "untamed", "0", "Apache-2.0", "LICENSE", "the project", {"commit": "01234567"})
     sources = sorted((root / "bench/sealed/unpacker").glob("*.py"))
     items = [Item(one.relative_to(root).as_posix(), one.read_bytes(), project.id) for one in sources]
     items += [Item(f"carried/data/x/{one.name}", one, "data:x") for one in sorted(data.iterdir())]
