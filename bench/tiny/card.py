@@ -36,7 +36,8 @@ pixels, anywhere, in seconds. Do not use it for anything else.
   `bench/tiny/cuem_samples.py`), plus primers (`bench/tiny/primers.py`); frames drawn by `bench/world/render.py`. No text, picture or
   weight from anywhere else.
 - **Training**: {samples:,} samples, {tokens:.1f} million tokens, {steps:,} steps, {minutes:.0f} minutes of joint training on two CPU
-  cores, after the vision tower alone; `python -m bench train-tiny` repeats the recipe, docs/tiny.md says what was changed by hand.
+  cores, after the vision tower alone; `python -m bench train-tiny` repeats the recipe; docs/tiny.md says what was changed by hand, and that
+  the tiny InternVL took its language model from the trained tiny Qwen2.5-VL.
 - **Seeds**: weights and rows {seed}; clips 0; vision tower 7. Every number of the data follows from them. Test worlds share no seed and
   no name with training: names of creatures and attacks are split by a hash.
 - **Prompts**: only the set `compact` (`--prompts compact`), frames of 16:9, one to four of them.
