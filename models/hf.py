@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -142,12 +143,16 @@ def size_of(loaded: Loaded, width: int, height: int) -> Size:
 
 def features(loaded: Loaded, images: Sequence[Any]) -> list[torch.Tensor]:
     """Each PIL picture's tokens for the language model, (tokens, hidden), from one pass of the vision tower over all of them."""
-    inputs = loaded.pictures(images=list(images), return_tensors="pt")
-    pixels = inputs["pixel_values"].to(loaded.device, torch.bfloat16)
     core = loaded.model.model
     if loaded.family == "qwen2.5-vl":
-        out = core.get_image_features(pixels, image_grid_thw=inputs["image_grid_thw"].to(loaded.device), return_dict=True)
-        return list(out.pooler_output)
+        # picture by picture, in threads: resizing is most of the work of a small model, and the result is the same
+        with ThreadPoolExecutor(max(1, torch.get_num_threads())) as pool:
+            made = list(pool.map(lambda image: loaded.pictures(images=[image], return_tensors="pt"), images))
+        pixels = torch.cat([one["pixel_values"] for one in made]).to(loaded.device, torch.bfloat16)
+        grid = torch.cat([one["image_grid_thw"] for one in made]).to(loaded.device)
+        return list(core.get_image_features(pixels, image_grid_thw=grid, return_dict=True).pooler_output)
+    inputs = loaded.pictures(images=list(images), return_tensors="pt")
+    pixels = inputs["pixel_values"].to(loaded.device, torch.bfloat16)
     out = core.get_image_features(
         pixel_values=pixels,
         vision_feature_layer=loaded.model.config.vision_feature_layer,

@@ -9,8 +9,10 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -208,18 +210,30 @@ class TransformersEngine:
         todo = list(fresh.values())
         for at in range(0, len(todo), _PICTURES_AT_ONCE):
             part, images = [], []
-            for picture in todo[at : at + _PICTURES_AT_ONCE]:
-                try:
-                    images.append(open_rgb(picture))
+            for picture, image in self._open(todo[at : at + _PICTURES_AT_ONCE]):
+                if isinstance(image, CallFailed):
+                    unseen[picture.digest] = image
+                else:
                     part.append(picture)
-                except CallFailed as error:
-                    unseen[picture.digest] = error
+                    images.append(image)
             if images:
                 with torch.inference_mode():
                     for picture, tokens in zip(part, features(self.loaded, images), strict=True):
                         shown[picture.digest] = tokens
                         self._keep(picture.digest, tokens)
         return shown, unseen
+
+    def _open(self, pictures: Sequence[Picture]) -> Iterator[tuple[Picture, Any]]:
+        """Each picture with its pixels, or with why it has none. Decoders let go of the interpreter, so threads share the work."""
+
+        def look(picture: Picture) -> Any:
+            try:
+                return open_rgb(picture)
+            except CallFailed as error:
+                return error
+
+        with ThreadPoolExecutor(max(1, torch.get_num_threads())) as pool:
+            yield from zip(pictures, pool.map(look, pictures), strict=True)
 
     def _keep(self, digest: str, tokens: torch.Tensor) -> None:
         self._features[digest] = tokens = tokens.clone()  # a view would keep the whole pass alive
