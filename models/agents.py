@@ -12,7 +12,7 @@ A failed call is thrown into the episode as `CallFailed`; an episode that does n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Container, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
@@ -84,12 +84,12 @@ class Agent:
         return Call(self.role, self.name, request, parse, round, about, whole)
 
 
-def changed(episode: Episode[T], change: Callable[[Request], Request]) -> Episode[T]:
-    """The same episode, every request of its calls changed on the way out."""
+def changed(episode: Episode[T], change: Callable[[Request], Request], roles: Container[str] | None = None) -> Episode[T]:
+    """The same episode, every request of its calls (to these roles, where some are named) changed on the way out."""
     try:
         calls = next(episode)
         while True:
-            sent = [replace(call, request=change(call.request)) for call in calls]
+            sent = [replace(call, request=change(call.request)) if roles is None or call.role in roles else call for call in calls]
             try:
                 replies = yield sent
             except CallFailed as error:

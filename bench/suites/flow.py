@@ -20,10 +20,10 @@ from bench.suites.items import Data, Item, finished, lost
 from bench.suites.judges import Wording
 from bench.suites.options import Options, described
 from bench.workshop import CACHE, OpenEngine, identify, open_engine
-from models.agents import Episode
+from models.agents import Episode, changed
 from models.drivers import Outcome, run
 from models.engines import Engine, Stoppable
-from models.errors import CallFailed, StackError
+from models.errors import StackError
 from models.journal import Journal
 from models.progress import progress
 from pipeline.agents import Agents
@@ -150,25 +150,8 @@ def _predict(
 def decoded(episode: Episode[Answer], temperature: float, seed: int) -> Episode[Answer]:
     """The same episode, the chat model's calls sampled at this temperature; at 0 as they are. Tools are left alone."""
     if not temperature:
-        return (yield from episode)
-    from dataclasses import replace
-
-    try:
-        calls = next(episode)
-        while True:
-            changed = [
-                replace(call, request=call.request.with_decoding(temperature=temperature, seed=seed)) if call.role in CHAT else call
-                for call in calls
-            ]
-            try:
-                replies = yield changed
-            except CallFailed as error:
-                calls = episode.throw(error)
-            else:
-                calls = episode.send(replies)
-    except StopIteration as end:
-        made: Answer = end.value
-        return made
+        return episode
+    return changed(episode, lambda request: request.with_decoding(temperature=temperature, seed=seed), CHAT)
 
 
 def make_judge(config: RunConfig, engines: Engines, rules: Rules) -> Judge:
