@@ -24,6 +24,7 @@ from kg.names import near
 from kg.routes import RouteProblem, resolve_route
 from kg.store import SUFFIX, open_compiled
 from models.errors import DataError
+from models.files import sha256
 
 CARD = "dataset.toml"
 _LAYOUTS: dict[str, ModuleType] = {"mh": load_mh, "plain": load_plain}
@@ -90,8 +91,7 @@ def digest(folder: Path, layout: str) -> str:
     for path in _files(folder):
         relative = path.relative_to(folder).as_posix()
         if path in sheets:
-            with path.open("rb") as f:
-                stamp = hashlib.file_digest(f, "sha256").hexdigest()
+            stamp = sha256(path)
         else:
             stat = path.stat(follow_symlinks=False)
             stamp = f"{stat.st_size} {stat.st_mtime_ns}"

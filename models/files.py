@@ -1,11 +1,12 @@
 """Writing so that a kill or a power cut leaves the old or the new, never a half: a name aside, flush to disk, rename.
 
-Everything outside of video/ (which imports no other room) writes its files through here.
+Everything outside of video/ (which imports no other room) writes its files, and tells them by their sha256, through here.
 Try: python -c "from pathlib import Path; from models.files import replace; replace(Path('x'), 'new')"
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import tempfile
 from collections.abc import Iterator
@@ -14,6 +15,12 @@ from pathlib import Path
 from typing import IO
 
 from models.errors import ConfigError
+
+
+def sha256(path: Path) -> str:
+    """The file's digest in hex, read in blocks. Raises OSError."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def sync(path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from models.environment import KEY
 from models.errors import ConfigError
 from models.serve_cli import add_server_arguments
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from models.roofline import Least
 
 HELP = "measure latency and throughput on a recorded run's calls"
-KEY = "MODEL_API_KEY"
 
 
 def add_measuring(parser: argparse.ArgumentParser) -> None:

@@ -13,6 +13,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
+from models.files import sha256
+
 
 @dataclass(frozen=True, slots=True)
 class Picture:
@@ -30,8 +32,7 @@ class Picture:
 
 @lru_cache(maxsize=200_000)
 def _digest(path: str, size: int, mtime_ns: int) -> str:
-    with Path(path).open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return sha256(Path(path))
 
 
 Part = str | Picture

@@ -22,6 +22,7 @@ import numpy as np
 from PIL import Image
 
 from models.errors import ConfigError, ModelError
+from pipeline.files import sha256
 from pipeline.vectors import Floats
 
 
@@ -116,8 +117,7 @@ def digest_of(folder: Path) -> str:
 def _digest(files: tuple[tuple[str, str, int, int], ...]) -> str:
     total = hashlib.sha256()
     for path, name, _, _ in files:
-        with Path(path).open("rb") as file:
-            total.update(f"{name}\0{hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
+        total.update(f"{name}\0{sha256(Path(path))}\n".encode())
     return total.hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""What the collections, heads and policies of this room need of files: one writer at a time, digests, and models/files.py's whole writes.
+"""What the collections, heads and policies of this room need of files: one writer at a time, and models/files.py's writes and digests.
 
 Try: python -c "from pathlib import Path; from pipeline.files import replace; replace(Path('x'), b'new')"
 """
@@ -6,13 +6,12 @@ Try: python -c "from pathlib import Path; from pipeline.files import replace; re
 from __future__ import annotations
 
 import fcntl
-import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from models.errors import DataError
-from models.files import replace, sync
+from models.files import replace, sha256, sync
 
 __all__ = ["only_writer", "replace", "sha256", "sync", "sync_all"]
 
@@ -21,11 +20,6 @@ def sync_all(folder: Path) -> None:
     for path in sorted(folder.iterdir()):
         sync(path)
     sync(folder)
-
-
-def sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager

@@ -6,7 +6,6 @@ one, and as tensors only. Knows no collection. Try: python -m pipeline index enc
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import importlib.util
 import warnings
@@ -20,6 +19,7 @@ from PIL import Image
 
 from models.errors import ModelError
 from pipeline.encoders import Nature, batches, package_folder
+from pipeline.files import sha256
 from pipeline.vectors import Floats
 
 SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
@@ -66,8 +66,7 @@ class EfficientNetLite0:
 def _checked(file: Path) -> Path:
     if not file.exists():
         raise ModelError("the weights' file is not there", where=str(file), remedy=_REMEDY)
-    with file.open("rb") as opened:
-        found = hashlib.file_digest(opened, "sha256").hexdigest()
+    found = sha256(file)
     if found != SHA256:
         raise ModelError(f"its sha256 is {found[:12]}…, not {SHA256[:12]}…", where=str(file), remedy=_REMEDY)
     return file

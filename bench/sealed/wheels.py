@@ -6,7 +6,6 @@ one that needs the oldest C library is taken. Knows pip and lock files, no bundl
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
@@ -21,6 +20,7 @@ from packaging.markers import Marker
 
 from bench.sealed.items import nearest
 from models.errors import ConfigError
+from models.files import sha256
 
 BATCH = 8
 MACHINE = "x86_64"  # what locks/vllm.txt and the CPU build of torch are for
@@ -122,8 +122,7 @@ def have(pins: Sequence[Pin], folder: Path) -> dict[Pin, Path]:
     digests: dict[str, Path] = {}
     for path in sorted(folder.glob("*.whl")):
         if re.sub(r"[-_.]+", "-", path.name.split("-")[0]).lower() in names:
-            with path.open("rb") as file:
-                digests[hashlib.file_digest(file, "sha256").hexdigest()] = path
+            digests[sha256(path)] = path
     return {pin: digests[sha] for pin in pins for sha in pin.hashes if sha in digests}
 
 

@@ -7,7 +7,6 @@ tests/bench/embedded.json is the one place where they stand. Who ships another c
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any, Final
 from bench.tiny.endtoend import PATHS, Worlds, interval_of, measure
 from bench.tiny.evaluate import Score
 from models.errors import DataError
-from models.files import replace
+from models.files import replace, sha256
 
 WORLD: Final = Worlds((41,), 4)  # about 45 questions, half a minute on two cores
 COMMAND: Final = "python -m bench eval-tiny --expected tests/bench/embedded.json"
@@ -24,8 +23,7 @@ COMMAND: Final = "python -m bench eval-tiny --expected tests/bench/embedded.json
 
 def weights_digest(folder: Path) -> str:
     """sha256 of the model folder's weights: what ties figures to the checkpoint that gave them."""
-    with (folder / "model.safetensors").open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return sha256(folder / "model.safetensors")
 
 
 def write(model: Path, out: Path, work: Path) -> dict[str, Any]:

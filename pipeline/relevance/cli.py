@@ -19,6 +19,7 @@ import torch
 from models.errors import ConfigError
 from pipeline.documents import Notes
 from pipeline.encoders import cross_encoder, digest_of, text_encoder
+from pipeline.files import sha256
 from pipeline.index_cli import open_folder
 from pipeline.relevance import SHIPPED, cranfield, evaluate
 from pipeline.relevance.classifier import RelevanceClassifier
@@ -26,7 +27,7 @@ from pipeline.relevance.data import Filter, from_log, read_groups, read_log, wri
 from pipeline.relevance.electra import Electra
 from pipeline.relevance.folds import cross_validate
 from pipeline.relevance.metrics import MRR, mean
-from pipeline.relevance.store import card_of, export_merged, save_adapter, sha256_of
+from pipeline.relevance.store import card_of, export_merged, save_adapter
 from pipeline.relevance.train import Recipe, mrr, train
 
 
@@ -115,7 +116,7 @@ def _train(args: argparse.Namespace) -> int:
         raise ConfigError(f"{len(groups)} groups are too few to hold some back", where=str(args.groups), remedy="give --dev")
     tools = RelevanceClassifier(args.base, max_tokens=recipe.max_tokens, dtype="float32")
     trained = train(rest, recipe, args.base, evaluate=mrr(dev, tools), tell=print)
-    card = card_of(trained, recipe, digest_of(tools.base), {args.groups.name: sha256_of(args.groups)}, {"dev MRR": trained.score})
+    card = card_of(trained, recipe, digest_of(tools.base), {args.groups.name: sha256(args.groups)}, {"dev MRR": trained.score})
     size = save_adapter(args.out, trained.adapter, card)
     print(f"{args.out}: {size} bytes, development MRR {trained.score:.4f} at step {trained.step}")
     return 0

@@ -5,7 +5,6 @@ Try: python -m pipeline relevance info
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from collections.abc import Mapping
@@ -58,7 +57,3 @@ def export_merged(folder: Path, classifier: RelevanceClassifier) -> None:
     replace(folder / "config.json", json.dumps(config, indent=1).encode())
     tensors = {name: tensor.detach().float().contiguous() for name, tensor in classifier.network.state_dict().items()}
     replace(folder / "model.safetensors", save(tensors, {"format": "pt"}))
-
-
-def sha256_of(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
