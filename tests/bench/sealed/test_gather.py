@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -124,6 +125,57 @@ def test_a_link_inside_is_carried_as_its_file(tmp_path: Path) -> None:
     assert len(sources.files(tmp_path, "p", "c")) == 2
 
 
+def test_data_go_as_they_are_and_models_without_pickles(tmp_path: Path) -> None:
+    """A data set's own `*.bin`, and names that the unpacker has for itself elsewhere, are nobody's business but the data set's."""
+    names = (
+        ".half",
+        ".half-0",
+        "a.half",
+        "carried/manifest.json",
+        "model.safetensors",
+        "sensor.bin",
+        "x.pt",
+        ".venv/x",
+        "y.lock",
+        ".git/z",
+    )
+    for name in names:
+        (tmp_path / "set" / name).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / "set" / name).write_text(name)
+    items, _ = sources.data(f"files={tmp_path}/set")
+    assert sorted(item.path.removeprefix("carried/data/set/") for item in items) == sorted(names)
+    left = {item.path for item in sources.files(tmp_path / "set", "p", "c", sources.LEFT_OUT)}
+    assert left == {f"p/{name}" for name in (*names[:5], ".venv/x")}
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        (".half", "made when the bundle is unpacked"),
+        (".half/x", "made when the bundle is unpacked"),
+        (".venv/bin/python", "made when the bundle is unpacked"),
+        (".venv-gpu", "made when the bundle is unpacked"),
+        ("carried/manifest.json", "carried/ is where a bundle's models and data go"),
+        ("carried", "carried/ is where a bundle's models and data go"),
+        ("good.half", ""),
+        ("docs/.half", ""),
+        (".venvs.md", ""),
+    ],
+)
+def test_a_commit_that_holds_what_the_unpacker_makes(tmp_path: Path, name: str, said: str) -> None:
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=x", "-c", "user.email=x@example.org"]
+    for path in ("locks/pip.txt", name):
+        (tmp_path / path).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / path).write_text("")
+    for words in (["init", "-q"], ["add", "-f", "."], ["commit", "-qm", "x"]):
+        subprocess.run([*git, *words], check=True)
+    if said:
+        with pytest.raises((ConfigError, DataError), match=said):
+            sources.project(tmp_path)
+    else:
+        assert {item.path for item in sources.project(tmp_path)[0]} == {"locks/pip.txt", name}
+
+
 def test_names_that_cannot_be_carried(tmp_path: Path) -> None:
     (tmp_path / "a\\b").write_text("x")
     with pytest.raises(DataError, match="rename"):
@@ -170,6 +222,26 @@ def test_platforms_and_c_libraries() -> None:
     ):
         assert wheels.glibc_of(Path(name)) == minor
     assert wheels.cuda_of([wheels.Pin("nvidia-cuda-runtime", "13.0.96", frozenset("0"))]) == ("13.0.96", "580.65.06")
+
+
+def test_wheels_of_other_targets_are_taken_and_those_of_other_machines_are_not(tmp_path: Path) -> None:
+    """A lock allows the wheels of all platforms: one that was fetched for another Python, or a newer C library, fits no older one."""
+    names = {
+        "cpu-3.12": "heron-1.0-cp312-cp312-manylinux_2_17_x86_64.whl",
+        "cpu-3.11": "heron-1.0-cp311-cp311-manylinux_2_34_x86_64.whl",
+        "cuda-3.11": "heron-1.0-cp39-abi3-manylinux_2_28_x86_64.whl",
+    }
+    for folder, name in names.items():
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / name).write_bytes(name.encode())
+    pin = wheels.Pin("heron", "1.0", frozenset(hashlib.sha256(name.encode()).hexdigest() for name in names.values()))
+    here = tmp_path / "cpu-3.11"
+    for glibc, folder in (("2.42", "cuda-3.11"), ("2.28", "cuda-3.11"), ("2.27", "")):
+        found = wheels.have([pin], here, "3.11", glibc)
+        assert found == ({pin: tmp_path / folder / names[folder]} if folder else {}), glibc
+    (tmp_path / "cuda-3.11" / names["cuda-3.11"]).write_bytes(b"damaged")
+    assert wheels.have([pin], here, "3.11", "2.42") == {pin: here / names["cpu-3.11"]}, "a damaged one is none, whatever it is called"
+    assert not wheels.have([wheels.Pin("heron", "1.1", pin.hashes)], here, "3.11", "2.42")
 
 
 def test_a_target_that_is_not_locked_for_this_python(tmp_path: Path) -> None:
