@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from bench.sealed import sources, wheels
-from bench.sealed.items import Component, Item
+from bench.sealed.items import Component, Item, apart
 from bench.sealed.licences import WEIGHTS, gate, of_wheel, parse_accepted
 from bench.sealed.pack import Contents, refuse, write
 from bench.sealed.volumes import parse_size
@@ -81,6 +81,7 @@ def gather(arguments: argparse.Namespace, root: Path = ROOT) -> Contents:
         raise ConfigError(
             f"two folders are called {twice[0].split(':')[1]}", remedy="rename one: what they are called is how they are found"
         )
+    apart(items, arguments.out)
     gate([*components, *(_package(name, "", "?") for name in accepted if name in WEIGHTS)], accepted)  # told before the wheels are fetched
     pins = wheels.fetch(locks, arguments.target, arguments.python, arguments.glibc, folder)
     for wheel, pin in {wheel: pin for pin, wheel in pins.items()}.items():  # two locks may pin the same

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -49,6 +50,22 @@ class Item:
     @property
     def size(self) -> int:
         return len(self.source) if isinstance(self.source, bytes) else self.source.stat().st_size
+
+
+def apart(items: Sequence[Item], out: Path) -> None:
+    """Raises ConfigError where the bundle would lie inside what it carries (the next one would carry the last), or the other way round."""
+    real, sources = os.path.realpath(out), dict[str, list[str]]()
+    for item in items:
+        if isinstance(item.source, Path):
+            sources.setdefault(item.component, []).append(os.path.realpath(item.source))
+    for component, paths in sources.items():
+        top, name = os.path.commonpath(paths), component.partition(":")[2]
+        if Path(top).is_dir() and os.path.commonpath([real, top]) == top:
+            raise ConfigError(f"OUT={out} lies inside {name}, which is carried", remedy="give a folder outside of what is carried")
+        if inside := [path for path in paths if os.path.commonpath([real, path]) == real]:
+            raise ConfigError(
+                f"{inside[0]} is to be carried and lies inside OUT={out}", remedy="OUT holds the bundle alone: move that away"
+            )
 
 
 def nearest(folder: Path, called: str) -> Path:

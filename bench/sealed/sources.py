@@ -110,7 +110,7 @@ def data(given: str) -> tuple[list[Item], Component]:
     plain = bool(mark) and kind == "files"
     if mark and not plain:
         raise ConfigError(f"DATA holds {given!r}", remedy="a data set's folder, or files=PATH for anything else")
-    path = Path(name if mark else given).expanduser()
+    path = Path(os.path.expanduser(name if mark else given))  # noqa: PTH111 (Path's own raises for a user who is not there)
     if not path.exists():
         what, remedy = (
             ("this folder or file", "files=PATH takes a folder or a file")
@@ -139,7 +139,8 @@ def files(folder: Path, place: str, component: str, left_out: Sequence[str] = ()
     inside = [folder.resolve()]
     if folder.resolve().parent.name == "snapshots":  # a hub's cache: snapshots/<revision>/file → blobs/<digest>
         inside.append(folder.resolve().parent.parent / "blobs")
-    for base, folders, names in os.walk(folder):
+    shut = lambda error: wrong.append(f"{os.path.relpath(error.filename, folder)[-200:]} cannot be read ({error.strerror})")  # noqa: E731
+    for base, folders, names in os.walk(folder, onerror=shut):
         folders[:] = sorted(one for one in folders if not any(Path(one).match(pattern) for pattern in left_out))
         for name in sorted([*names, *(one for one in folders if (Path(base) / one).is_symlink())]):
             path = Path(base) / name
@@ -152,11 +153,14 @@ def files(folder: Path, place: str, component: str, left_out: Sequence[str] = ()
                 wrong.append(f"{relative} is a link that leaves the folder ({path.resolve()})")
             elif not path.is_file():
                 wrong.append(f"{relative} is a link to a folder, or no plain file")
+            elif not os.access(path, os.R_OK):
+                wrong.append(f"{relative} cannot be read (Permission denied)")
             else:
                 found.append(Item(_named(f"{place}/{relative.as_posix()}", folder), path.resolve(), component, os.access(path, os.X_OK)))
     if wrong:
         more = f" … and {len(wrong) - 10} more" if len(wrong) > 10 else ""
-        raise DataError(f"{'; '.join(wrong[:10])}{more}", where=str(folder), remedy="put the files themselves there (cp -L)")
+        remedy = "put the files themselves there, readable (cp -L, chmod)"
+        raise DataError(f"{'; '.join(wrong[:10])}{more}", where=str(folder), remedy=remedy)
     return found
 
 

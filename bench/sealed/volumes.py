@@ -147,7 +147,8 @@ class Volumes:
                 if sha in self.stored:
                     self._remember(Stored(sha, self.stored[sha].parts, seen))
                     return sha
-            stored = self._write_large(source, size, re.sub(r"[^A-Za-z0-9._-]+", "_", name)[-150:], seen)
+            plain = re.sub(r"[^A-Za-z0-9._-]+", "_", name)[-150:].rstrip(".")  # FAT drops dots at the end
+            stored = self._write_large(source, size, plain, seen)
         except BadPart as error:
             raise DataError(str(error), where=str(source), remedy="is it being written? run the same command again") from None
         after = source.stat()

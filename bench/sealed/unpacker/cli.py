@@ -17,6 +17,7 @@ from bench.sealed.unpacker.errors import Refused
 from bench.sealed.unpacker.manifest import Bundle, read_bundle, read_unpacked
 
 REMEDIES = {  # what the system says → what to do; anything else is a disk that is full or may not be written
+    errno.ENOENT: "it is not there any more: was a medium pulled out, or the folder where you are removed?",
     errno.ENOTDIR: "a file stands where a folder should be: give another folder (TO=)",
     errno.ENAMETOOLONG: "the name is too long for this file system: give a shorter one (TO=)",
     errno.ELOOP: "links that lead in a circle: give another folder (TO=)",
@@ -69,7 +70,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _places(text: str) -> list[Path]:
     """Folders of a bundle: as given, or where the running unbundle.pyz lies."""
     me = Path(sys.argv[0]).absolute()
-    given = [Path(one).expanduser() for one in text.split(":") if one] or ([me.parent] if me.suffix == ".pyz" else [])
+    named = [os.path.expanduser(one) for one in text.split(":") if one]  # noqa: PTH111 (Path's own raises for a user who is not there)
+    given = [Path(one) for one in named] or ([me.parent] if me.suffix == ".pyz" else [])
     if not given:
         raise Refused("where is the bundle? — give FROM=/media/usb (--from)")
     for one in given:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from bench.sealed.unpacker.errors import Refused
 
+MOST = 10_000  # bytes of a key's file that are read
 _P = 2**255 - 19
 _L = 2**252 + 27742317777372353535851937790883648493
 _D = -121665 * pow(121666, _P - 2, _P) % _P
@@ -63,11 +64,15 @@ def read_public_key(key: str) -> bytes:
     """32 bytes from a PEM file as openssl writes it, or from 64 hexadecimal digits. Raises Refused."""
     if re.fullmatch("[0-9a-fA-F]{64}", key):
         return bytes.fromhex(key)
+    shown = key if len(key) <= 200 else f"{key[:80]} …"
     try:
-        found = re.search(r"-----BEGIN PUBLIC KEY-----([A-Za-z0-9+/=\s]+)-----END PUBLIC KEY-----", Path(key).read_text(encoding="ascii"))
+        with Path(key).open("rb") as file:  # also a pipe; what never ends is not read to its end
+            text = file.read(MOST)
+        found = re.search(rb"-----BEGIN PUBLIC KEY-----([A-Za-z0-9+/=\s]+)-----END PUBLIC KEY-----", text)
         der = base64.b64decode(found[1]) if found else b""
     except (OSError, ValueError) as error:
-        raise Refused(f"the key {key} cannot be read: {error}") from None
+        raise Refused(f"the key {shown} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if len(der) != 44 or not der.startswith(bytes.fromhex("302a300506032b6570032100")):
-        raise Refused(f"{key} is no public Ed25519 key in PEM: `openssl pkey -in private.pem -pubout` writes it; or give its 64 hex digits")
+        remedy = "`openssl pkey -in private.pem -pubout` writes it; or give its 64 hex digits"
+        raise Refused(f"{shown} is no public Ed25519 key in PEM: {remedy}")
     return der[12:]

@@ -38,6 +38,8 @@ def unpacked(bundle: Bundle, to: Path) -> bool:
         if digest_of(record) == bundle.sha256:
             return True
         raise Refused(f"{to} holds another bundle; two are not unpacked over one another — give another folder (TO=), or remove that one")
+    if to.is_dir() and to.samefile(os.curdir):
+        raise Refused(f"{to} is where you are, and is replaced in one step: cd elsewhere, or give a folder in it (--to untamed)")
     if to.is_symlink() or (to.exists() and (not to.is_dir() or any(to.iterdir()))):
         raise Refused(f"{to} is there already and is no empty folder — give another one (TO=)")
     return False

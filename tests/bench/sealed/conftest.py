@@ -84,6 +84,7 @@ def contents_of(work: Path, seed: int = 0) -> Contents:
     (model / "copy.safetensors").write_bytes((model / "model-2.safetensors").read_bytes())
     for name in ("Donau ≈ Дунай.csv", "a.TXT", "A.txt", "con.txt", "what?*.txt", "tail. "):
         (data / name).write_text(f"{name} {seed}\n", encoding="utf-8")
+    (data / "large...").write_bytes(shard(seed * 10 + 4, SMALL + 1000))
     items += [Item(f"carried/models/heron/{one.name}", one, "model:heron") for one in sorted(model.iterdir())]
     items += [Item(f"carried/data/Flüsse/{one.name}", one, "data:Flüsse") for one in sorted(data.iterdir())]
     for name, wheel in (("pip@1", pip), ("torch@9.0+cpu", torch), ("torch@9.0+cpu", heron)):

@@ -9,13 +9,14 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bench.__main__ import main
 from bench.sealed import sources, wheels
 from bench.sealed.cli import gather
-from bench.sealed.items import Component
+from bench.sealed.items import Component, Item, apart
 from bench.sealed.licences import gate, of_folder, of_wheel, parse_accepted
 from bench.sealed.pack import Contents
 from bench.sealed.sbom import sbom
@@ -123,6 +124,44 @@ def test_a_link_inside_is_carried_as_its_file(tmp_path: Path) -> None:
     (tmp_path / "real").write_text("x")
     (tmp_path / "link").symlink_to("real")
     assert len(sources.files(tmp_path, "p", "c")) == 2
+
+
+def test_what_cannot_be_read_is_told_not_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the system says it to one who may not: tests may run as root, who may everything."""
+    (tmp_path / "set/shut").mkdir(parents=True)
+    (tmp_path / "set/secret").write_text("x")
+    scandir = os.scandir
+
+    def refuse(path: str) -> Any:
+        if str(path).endswith("shut"):
+            raise PermissionError(13, "Permission denied", path)
+        return scandir(path)
+
+    with monkeypatch.context() as patch, pytest.raises(DataError, match=r"shut cannot be read \(Permission denied\).*readable"):
+        patch.setattr(os, "scandir", refuse)
+        sources.files(tmp_path / "set", "p", "c")
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.R_OK)
+    with pytest.raises(DataError, match=r"secret cannot be read \(Permission denied\)"):
+        sources.files(tmp_path / "set", "p", "c")
+    with pytest.raises(DataError, match="is not there"):
+        sources.data("files=~nobody-of-this-name/x")
+
+
+def test_a_bundle_inside_what_it_carries_or_the_other_way_round(tmp_path: Path) -> None:
+    for name in ("set/a/1.txt", "set/b/2.txt", "usb/own.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / name).write_text(name)
+    (tmp_path / "link").symlink_to("set/a")
+    items = sources.files(tmp_path / "set", "p", "data:set")
+    for out in ("set", "set/a", "set/new/usb", "link/usb"):
+        with pytest.raises(ConfigError, match=r"lies inside set, which is carried"):
+            apart(items, tmp_path / out)
+    with pytest.raises(ConfigError, match=r"own\.txt is to be carried and lies inside OUT="):
+        apart(sources.data(f"files={tmp_path}/usb/own.txt")[0], tmp_path / "usb")
+    with pytest.raises(ConfigError, match="lies inside OUT="):
+        apart(items, tmp_path)
+    for out in ("usb", "settle", "absent/usb"):
+        apart([*items, Item("x", b"x", "project:untamed")], tmp_path / out)
 
 
 def test_data_go_as_they_are_and_models_without_pickles(tmp_path: Path) -> None:

@@ -199,8 +199,26 @@ def test_a_full_disk_is_one_message_and_the_same_command_goes_on(bundle: Path, t
     assert subprocess.run(command, capture_output=True, cwd=tmp_path).returncode == 0
 
 
+def test_the_folder_where_one_is_is_not_replaced_under_ones_feet(bundle: Path, tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    command = [sys.executable, str(bundle / "unbundle.pyz"), "--no-install", "--to"]
+    for to in (".", "", "../here"):
+        done = subprocess.run([*command, to], capture_output=True, text=True, cwd=tmp_path / "here")
+        assert done.returncode == 2 and "here is where you are" in done.stderr, done.stderr
+        assert not list((tmp_path / "here").iterdir()) and sorted(one.name for one in tmp_path.iterdir()) == ["bundle", "here"]
+    assert subprocess.run([*command, "here"], capture_output=True, cwd=tmp_path).returncode == 0
+    again = subprocess.run([*command, "."], capture_output=True, text=True, cwd=tmp_path / "here")
+    assert again.returncode == 0 and "unpacked before" in again.stdout, "asking for the same again does nothing, wherever one is"
+
+
+def test_a_working_folder_that_is_gone(bundle: Path, tmp_path: Path) -> None:
+    script = f"mkdir gone && cd gone && rmdir ../gone && {sys.executable} {bundle}/unbundle.pyz --to x --no-install"
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 2 and "the folder where you are removed?" in done.stderr and "Traceback" not in done.stderr, done.stderr
+
+
 def test_no_bundle_there(unbundle: Any, bundle: Path, tmp_path: Path) -> None:
-    for place, said in ((tmp_path / "absent", "is no folder"), (tmp_path, "no bundle at")):
+    for place, said in ((tmp_path / "absent", "is no folder"), (tmp_path, "no bundle at"), ("~nobody-of-this-name/x", "is no folder")):
         done = unbundle(bundle, "--from", str(place))
         assert done.returncode == 2 and said in done.stderr
 

@@ -66,7 +66,7 @@ def test_each_content_once_and_nothing_above_the_size(bundle: Path) -> None:
     sizes: dict[str, int] = {}
     for path in bundle.glob("volume-*/*"):
         sizes[path.parent.name] = sizes.get(path.parent.name, 0) + path.stat().st_size
-        assert path.name.isascii() and not set(path.name) & set('<>:"\\|?* ')
+        assert path.name.isascii() and not set(path.name) & set('<>:"\\|?* ') and not path.name.endswith("."), "FAT32 keeps no such name"
     assert max(sizes.values()) <= VOLUME and len(sizes) >= 3
     assert sum(sizes.values()) == sum(one["size"] for one in held["objects"].values())
 

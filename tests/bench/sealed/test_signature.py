@@ -98,11 +98,11 @@ def test_a_tampered_manifest_with_a_fresh_digest_fails_the_signature(
     assert "not signed, and a key was asked for" in unbundle(out, "--verify", "--key", str(keys[1])).stderr
 
 
-@pytest.mark.parametrize("key", ["absent.pem", "README.txt", "ab" * 31])
+@pytest.mark.parametrize("key", ["absent.pem", "README.txt", "ab" * 31, "a" * 5000, "/dev/zero", "."])
 def test_a_key_that_is_none(bundle: Path, unbundle: Any, key: str) -> None:
     (bundle.parent / "README.txt").write_text("no key")
     done = unbundle(bundle, "--verify", "--key", key)
-    assert done.returncode == 2 and done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
+    assert done.returncode == 2 and done.stderr.startswith("error: ") and done.stderr.count("\n") == 1 and len(done.stderr) < 300
 
 
 @needs_openssl
