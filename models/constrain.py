@@ -5,8 +5,9 @@ As vLLM does it: at each step the most probable token among those that keep the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import regex  # type: ignore[import-untyped]
 import torch
@@ -14,7 +15,7 @@ import torch
 from models.errors import CallFailed
 
 Trie = dict[int, "Trie"]
-_SCAN = 2000  # candidates of a pattern tried before giving up: the vocabulary's tail cannot be what the model means
+_SCAN = 200  # candidates read whole, the most probable first; of the others only those that begin with a character that may come next
 
 
 def trie_of(sequences: Sequence[Sequence[int]], end: int) -> Trie:
@@ -52,7 +53,7 @@ def matching(pattern: str, tokenizer: Any, ends: Collection[int]) -> Callable[[l
     def choose(out: list[int], logits: torch.Tensor) -> int:
         text = tokenizer.decode(out, skip_special_tokens=True)
         whole = compiled.fullmatch(text) is not None
-        for token in torch.topk(logits.float(), min(_SCAN, len(logits))).indices.tolist():
+        for token in _candidates(text, logits.float(), compiled, tokenizer):
             if token in ends:
                 if whole:
                     return int(token)
@@ -65,6 +66,37 @@ def matching(pattern: str, tokenizer: Any, ends: Collection[int]) -> Callable[[l
         raise CallFailed("pattern", f"no token continues {text[-80:]!r} towards {pattern!r}")
 
     return choose
+
+
+def _candidates(text: str, logits: torch.Tensor, compiled: Any, tokenizer: Any) -> Iterator[int]:
+    """Tokens, the most probable first. A model that would rather say something else has the token that the pattern needs far down its
+    list (SmolLM2, having said "No" of "None": beyond the first 2,000), so the whole vocabulary is looked through, by first characters. A
+    tokenizer may put a space before a word that stands after others and leave it out where the word stands alone, hence the gap."""
+    first = torch.topk(logits, min(_SCAN, len(logits))).indices.tolist()
+    yield from first
+    allowed = [
+        token
+        for character, tokens in _by_first_character(tokenizer, len(logits)).items()
+        if any(compiled.fullmatch(text + gap + character, partial=True) is not None for gap in ("", " "))
+        for token in tokens
+    ]
+    seen = frozenset(first)
+    yield from sorted((token for token in allowed if token not in seen), key=lambda token: -float(logits[token]))
+
+
+_VOCABULARIES: WeakKeyDictionary[Any, dict[str, list[int]]] = WeakKeyDictionary()
+
+
+def _by_first_character(tokenizer: Any, size: int) -> dict[str, list[int]]:
+    """first character → tokens whose text begins with it; read once a tokenizer. Parts of a character are left out."""
+    found = _VOCABULARIES.get(tokenizer)
+    if found is None:
+        found = {}
+        for token, piece in enumerate(tokenizer.batch_decode([[token] for token in range(size)], skip_special_tokens=True)):
+            if piece and not piece.startswith("\ufffd"):
+                found.setdefault(piece[0], []).append(token)
+        _VOCABULARIES[tokenizer] = found
+    return found
 
 
 def sampler(temperature: float, top_p: float, seed: int) -> Callable[[torch.Tensor], int]:
