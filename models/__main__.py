@@ -34,7 +34,7 @@ def main(argv: Sequence[str]) -> int:
         if not argv or argv[0] in ("-h", "--help", "help"):
             print("usage: python -m models COMMAND …   (COMMAND --help tells more)\n")
             for name, place in COMMANDS.items():
-                print(f"  {name:<8} {importlib.import_module(place).HELP}")
+                print(f"  {name:<9} {importlib.import_module(place).HELP}")
             return 0
         if argv[0] not in COMMANDS:
             raise ConfigError(f"unknown command {argv[0]!r}", remedy=f"one of: {', '.join(COMMANDS)}")

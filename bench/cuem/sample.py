@@ -4,7 +4,7 @@ The folder appears when it is complete; a finished one of the same parameters st
 bench/world/documents.py, pictures are drawn by bench/world/render.py. Half of the questions' pictures show the very scene of an
 article's picture a moment later, half the same attack elsewhere.
 
-    python -m bench cuem-world --out data/cuem-7
+    python -m bench world --collections --creatures 10 --out data/cuem-7
 """
 
 from __future__ import annotations

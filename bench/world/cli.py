@@ -32,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--collections", action="store_true", help="in place of a knowledge graph: collections, pictures and questions for CUE-M (make ask)"
     )
+    parser.add_argument("--questions", default="150", help="with --collections: how many questions (default 150)")
     parser.add_argument("--workers", default="2", help="processes (default 2)")
     parser.add_argument("--out", required=True, type=Path, help="the folder to make; a finished world of the same options stays")
 
@@ -79,7 +80,8 @@ def run(args: argparse.Namespace) -> int:
 def _collections(args: argparse.Namespace) -> int:
     from bench.cuem.sample import Parameters, sample_world
 
-    parameters = Parameters(seed=_whole("--seed", args.seed), creatures=_whole("--creatures", args.creatures))
+    seed, creatures, questions = (_whole(f"--{name}", getattr(args, name)) for name in ("seed", "creatures", "questions"))
+    parameters = Parameters(seed=seed, creatures=creatures, questions=questions)
     made = sample_world(args.out, parameters, lambda text: print(text, file=sys.stderr))
     print(f"{args.out}: {'made' if made else 'is there already'}")
     return 0
