@@ -18,7 +18,7 @@ from pipeline.documents import PICTURES
 from pipeline.encoders import ImageEncoder
 from pipeline.files import replace
 from pipeline.images import BadPicture, load
-from pipeline.safety.measure import TRANSFORMATIONS, made_picture
+from pipeline.safety.variants import TRANSFORMATIONS, made_picture
 from pipeline.tags import SIMILAR, VERY_SIMILAR
 from pipeline.vectors import Floats, Vectors, write
 

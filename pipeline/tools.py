@@ -22,9 +22,10 @@ from models.requests import Completion, Picture, Request
 from pipeline import passages
 from pipeline.applications import Application, Intent
 from pipeline.collection import Searchable
+from pipeline.copies import COPY
 from pipeline.images import load
 from pipeline.safety.classifiers import ImageScreen, TextScreen
-from pipeline.safety.policy import Policy
+from pipeline.safety.policy import IMAGE_THRESHOLD, Policy
 from pipeline.safety.verdicts import Verdict, told
 
 Work = Callable[[Sequence[Request]], Sequence[str]]
@@ -194,7 +195,7 @@ def screen_engine(text: TextScreen | None, policy: Policy | None, image: ImageSc
         return json.dumps([asdict(verdict) for verdict in found], ensure_ascii=False)
 
     def digest() -> str:
-        entries = [str(entry) for entry in policy.entries] if policy is not None else []
+        entries = [*map(str, policy.entries), f"{COPY} {IMAGE_THRESHOLD}"] if policy is not None else []
         return _digest([text.digest if text is not None else "", image.digest if image is not None else "", *entries])
 
     return ToolEngine("screen", digest, lambda requests: [one(request) for request in requests])

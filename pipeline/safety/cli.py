@@ -10,6 +10,7 @@ import argparse
 import json
 import tempfile
 from pathlib import Path
+from random import Random
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from pipeline.encoders import image_encoder, text_encoder
 from pipeline.files import sha256
 from pipeline.safety.classifiers import TextScreen, text_screen
 from pipeline.safety.head import SHIPPED, Head, TextFilter, choose_threshold, cross_scores, fit, load_head, save_head
-from pipeline.safety.measure import measure
+from pipeline.safety.measure import ENTRIES, measure, thresholds
 from pipeline.safety.policy import TEXT_THRESHOLD, Entry, Policy, edit
 from pipeline.safety.verdicts import REFUSAL, told
 
@@ -61,6 +62,7 @@ def add_parser(parent: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     test.add_argument("harmful", type=Path, nargs="+", help="harmful requests, one a line")
     test.add_argument("--harmless", type=Path, nargs="*", default=[], help="more files beside the shipped one")
     test.add_argument("--text-alone", action="store_true", help="without pictures")
+    test.add_argument("--pictures", type=Path, help="a folder of pictures, no two alike, in place of made ones")
     test.add_argument("--seed", type=int, default=0)
     test.set_defaults(run=_measure)
     check = policy.add_parser("check", help="read the file as the filter does")
@@ -133,9 +135,14 @@ def _remove(args: argparse.Namespace) -> int:
 
 def _measure(args: argparse.Namespace) -> int:
     harmful, harmless = read_lines(args.harmful), read_lines([HARMLESS, *args.harmless])
+    for lines in (harmful, harmless):
+        Random(args.seed).shuffle(lines)
+    if len(harmful) >= ENTRIES + 20:  # the rest chooses; what is tested below has no part in it
+        print(json.dumps({"would be chosen on the others": thresholds(harmful[ENTRIES:], harmless[1::2], text_encoder())}))
+        harmful, harmless = harmful[:ENTRIES], harmless[::2]
     image = None if args.text_alone else image_encoder()
     with tempfile.TemporaryDirectory(prefix="policy-") as made:
-        rows = measure(harmful, harmless, Path(made), text_encoder(), image, args.seed)
+        rows = measure(harmful, harmless, Path(made), text_encoder(), image, args.seed, args.pictures)
     print("\n".join(map(str, rows)))
     hits, false = ([row for row in rows if row.harmless is harmless] for harmless in (False, True))
     totals = {name: round(sum(r.hit for r in part) / sum(r.asked for r in part), 4) for name, part in (("hit", hits), ("false", false))}

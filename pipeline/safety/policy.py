@@ -1,8 +1,9 @@
 """The instance-wise filter: a file of policy entries, each a query or a picture with the response that is due, live while it is edited.
 
 A JSONL row: {"id", "query", "tags": […], "image": "file beside it", "response", "threshold": 0.8 (optional)}; a query or an image is
-needed. The file is looked at before every question: an edit counts at once, and one with an error leaves the old policy in force and
-says so. Knows no model but the encoders. Try: python -m pipeline safety policy check POLICY.jsonl
+needed. A question with words has to be like both where an entry has both; a picture alone is enough where no word came with it. Pictures
+are alike as copies (pipeline/copies.py) or by the encoder. The file is looked at before every question: an edit counts at once, and one
+with an error leaves the old policy in force and says so. Try: python -m pipeline safety policy check POLICY.jsonl
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 from PIL import Image
 
 from models.errors import DataError, UserError
+from pipeline.copies import COPY, DIMENSION, closeness, layout
 from pipeline.encoders import ImageEncoder, TextEncoder
 from pipeline.files import only_writer, replace
 from pipeline.images import load
@@ -24,13 +26,14 @@ from pipeline.vectors import Floats
 
 STAGE = "policy entry"
 TEXT_THRESHOLD = 0.72  # cosine of two wordings of one request; measured in docs/pipeline.md
-IMAGE_THRESHOLD = 0.80  # cosine of two versions of one picture; strangers stay below 0.5
+BESIDE_PICTURE = 0.25  # that much less is due of words that come with the entry's own picture
+IMAGE_THRESHOLD = 0.95  # cosine of the encoder's vectors; strangers of one kind reach 0.91 among a thousand
 _KEYS = frozenset({"id", "query", "tags", "image", "response", "threshold"})
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One row. With a query and an image, both have to be alike; the query then less strictly."""
+    """One row. With a query and an image, both have to be alike, the query then less strictly; a picture without words by itself."""
 
     id: str
     query: str = ""
@@ -70,7 +73,9 @@ class _Loaded:
     entries: tuple[Entry, ...] = ()
     texts: Floats = field(default_factory=lambda: np.zeros((0, 1), np.float32))
     bare: Floats = field(default_factory=lambda: np.zeros((0, 1), np.float32))
-    images: dict[int, Floats] = field(default_factory=dict)
+    pictured: tuple[int, ...] = ()  # entries with a picture: the rows of the next two
+    layouts: Floats = field(default_factory=lambda: np.zeros((0, DIMENSION), np.float32))
+    images: Floats | None = None  # None without an encoder
 
 
 class Policy:
@@ -81,6 +86,7 @@ class Policy:
         self._loaded, self.notice = _Loaded(), ""
         self._refused: tuple[int, int, int] | None = None
         self._known: dict[str, Floats] = {}
+        self._seen: dict[tuple[str, int, int], tuple[Floats, Floats | None]] = {}  # of files, by name, time and size
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -95,22 +101,28 @@ class Policy:
             return Verdict(STAGE, 0.0, 1.0, "the policy holds no entry")
         vectors = self._text.encode([told(query, tags), query])
         texts = np.maximum(now.texts @ vectors[0], now.bare @ vectors[1]) if query.strip() or tags else np.zeros(len(now.entries))
-        seen = self._image.encode(list(pictures)) if pictures and self._image is not None and now.images else None
+        seen = dict(zip(now.pictured, self._pictures(now, pictures), strict=True)) if pictures else {}
         best = Verdict(STAGE, 0.0, 1.0, "no entry is close")
         for i, entry in enumerate(now.entries):
-            verdict = self._verdict(
-                entry, float(texts[i]), float((seen @ now.images[i]).max()) if seen is not None and i in now.images else None
-            )
+            verdict = self._verdict(entry, float(texts[i]), seen.get(i), bool(query.strip()))
             if verdict.score / verdict.threshold > best.score / best.threshold:
                 best = verdict
         return best
 
-    def _verdict(self, entry: Entry, text: float, image: float | None) -> Verdict:
+    def _pictures(self, now: _Loaded, pictures: Sequence[Image.Image]) -> list[tuple[float, float]]:
+        """(score, threshold) of each entry's picture: as a copy, or by the encoder where that is closer to its own threshold."""
+        copied = closeness(pictures, now.layouts).max(0).tolist()
+        if now.images is None or max(copied, default=1.0) >= COPY:  # the encoder is the slow one, and a copy is settled
+            return [(score, COPY) for score in copied]
+        alike = (self._image.encode(list(pictures)) @ now.images.T).max(0).tolist() if self._image is not None else copied
+        return [max((c, COPY), (a, IMAGE_THRESHOLD), key=lambda row: row[0] / row[1]) for c, a in zip(copied, alike, strict=True)]
+
+    def _verdict(self, entry: Entry, text: float, image: tuple[float, float] | None, worded: bool) -> Verdict:
         if not entry.image:
             return Verdict(STAGE, text, entry.threshold, f"like the request of entry {entry.id!r}", entry.response)
-        if image is None or (entry.query and text < entry.threshold - 0.25):
-            return Verdict(STAGE, 0.0, IMAGE_THRESHOLD, f"not like entry {entry.id!r}", entry.response)
-        return Verdict(STAGE, image, IMAGE_THRESHOLD, f"like the picture of entry {entry.id!r}", entry.response)
+        if image is None or (entry.query and worded and text < entry.threshold - BESIDE_PICTURE):
+            return Verdict(STAGE, 0.0, COPY, f"not like entry {entry.id!r}", entry.response)
+        return Verdict(STAGE, *image, f"like the picture of entry {entry.id!r}", entry.response)
 
     def _refresh(self) -> None:
         """Take up an edit. Whatever is wrong with it, the policy in force stays and `notice` says why."""
@@ -140,11 +152,22 @@ class Policy:
             for ts in zip(*((told(e.query, e.tags), e.query) for e in entries), strict=True)
         ]
         texts, bare = rows or (np.zeros((0, width), np.float32),) * 2
-        images = {}
-        for i, entry in enumerate(entries):
-            if entry.image and self._image is not None:
-                images[i] = self._image.encode([load(self.path.parent / entry.image)])[0]
-        return _Loaded(stamp, entries, texts, bare, images)
+        pictured = tuple(i for i, entry in enumerate(entries) if entry.image)
+        seen = [self._picture(self.path.parent / entries[i].image) for i in pictured]
+        files = {str(self.path.parent / entries[i].image) for i in pictured}
+        self._seen = {key: value for key, value in self._seen.items() if key[0] in files}
+        layouts = np.stack([laid for laid, _ in seen]) if seen else np.zeros((0, DIMENSION), np.float32)
+        vectors = [vector for _, vector in seen if vector is not None]
+        return _Loaded(stamp, entries, texts, bare, pictured, layouts, np.stack(vectors) if vectors else None)
+
+    def _picture(self, path: Path) -> tuple[Floats, Floats | None]:
+        """Layout and vector of an entry's picture, made once a file. Raises BadPicture."""
+        stat = path.stat() if path.exists() else None
+        key = (str(path), stat.st_mtime_ns if stat else 0, stat.st_size if stat else -1)
+        if key not in self._seen:
+            picture = load(path)
+            self._seen[key] = (layout(picture), self._image.encode([picture])[0] if self._image is not None else None)
+        return self._seen[key]
 
 
 def edit(path: Path, add: Sequence[Entry] = (), remove: Sequence[str] = ()) -> tuple[Entry, ...]:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 from tests_pipeline import Colours, Words, noise
 
 from models.errors import DataError, ModelError
 from pipeline.safety.head import SHIPPED, Head, TextFilter, choose_threshold, cross_scores, fit, load_head, save_head
 from pipeline.safety.policy import Entry, Policy, edit, parse
+from pipeline.safety.variants import TRANSFORMATIONS, made_picture
 from pipeline.safety.verdicts import Verdict, first_block, told
+from pipeline.vectors import Floats
 
 
 def test_a_head_separates_what_can_be_separated(tmp_path: Path, words: Words) -> None:
@@ -79,8 +83,42 @@ def test_policy_by_picture(tmp_path: Path, words: Words, colours: Colours) -> No
     assert not policy.match("how do I open it", pictures=[noise(2)]).blocks
     assert not policy.match("how do I open it").blocks
     edit(path, remove=["only"])
+    alone = policy.match("", pictures=[noise(1, (64, 64))])
+    assert alone.blocks and alone.response == "Ask the owner." and "'both'" in alone.reason, "its picture without a word"
+    assert policy.match(" ", ("door",), [noise(1)]).blocks and not policy.match("", ("door",), [noise(2)]).blocks
     assert policy.match("how do I open it", pictures=[noise(1)]).response == "Ask the owner."
     assert not policy.match("lovely weather", pictures=[noise(1)]).blocks
+
+
+def test_copies_of_a_policy_picture_match_without_an_encoder_for_pictures(tmp_path: Path, words: Words) -> None:
+    path = tmp_path / "policy.jsonl"
+    made_picture(1, 96).save(tmp_path / "a.png")
+    edit(path, [Entry("p", image="a.png")])
+    policy = Policy(path, words)
+    for name, change in TRANSFORMATIONS.items():
+        assert policy.match("", pictures=[made_picture(2, 96), change(made_picture(1, 96))]).blocks, name
+    assert not policy.match("", pictures=[made_picture(2, 96)]).blocks
+    made_picture(2, 96).save(tmp_path / "b.png")
+    edit(path, [Entry("p", image="b.png")])
+    assert policy.match("", pictures=[made_picture(2, 96)]).blocks and not policy.match("", pictures=[made_picture(1, 96)]).blocks
+
+
+def test_an_edit_opens_only_the_pictures_that_are_new(tmp_path: Path, words: Words, colours: Colours) -> None:
+    class Counted(Colours):
+        seen = 0
+
+        def encode(self, pictures: Sequence[Image.Image]) -> Floats:
+            Counted.seen += len(pictures)
+            return super().encode(pictures)
+
+    path = tmp_path / "policy.jsonl"
+    for i in range(3):
+        noise(i).save(tmp_path / f"{i}.png")
+    edit(path, [Entry(f"p{i}", image=f"{i}.png") for i in range(2)])
+    policy = Policy(path, words, Counted())
+    assert len(policy.entries) == 2 == Counted.seen
+    edit(path, [Entry("p2", image="2.png")])
+    assert len(policy.entries) == 3 == Counted.seen
 
 
 def test_a_policy_picture_that_cannot_be_opened_keeps_the_old(tmp_path: Path, words: Words, colours: Colours) -> None:
