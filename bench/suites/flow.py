@@ -21,7 +21,7 @@ from bench.suites.judges import Wording
 from bench.suites.options import Options, described
 from bench.workshop import CACHE, OpenEngine, identify, open_engine
 from models.agents import Episode, changed
-from models.drivers import Outcome, run
+from models.drivers import Limits, Outcome, run
 from models.engines import Engine, Stoppable
 from models.errors import StackError
 from models.journal import Journal
@@ -141,6 +141,7 @@ def _predict(
                 journal,
                 on_done=done,
                 progress=lambda p: tell(p.done, f"{p.calls} calls, {p.failed} failed"),
+                limits=Limits(seconds=config.deadline),
                 keep=False,
             )
     finally:

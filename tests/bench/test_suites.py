@@ -238,6 +238,18 @@ def test_mmsafety_from_its_published_layout_to_its_report(
     assert {t["name"]: t["cells"] for t in summary(tmp_path)["rows"][0]["tasks"]}["02-HateSpeech"]["attack"]["mean"] == 0.5
 
 
+def test_a_deadline_ends_a_suites_prediction(safety_folder: Path, tmp_path: Path, chat: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    chat.rules = [("", "true")]
+    asked = command(chat, "mmsafety", "--data", str(safety_folder), "--rows", "mllm", "--judge", "exact")
+    assert main([*asked, "--deadline", "1e-6"]) == 1, "nothing was answered"
+    (row,) = summary(tmp_path)["rows"]
+    assert row["failed"] == {"episode: run-deadline": row["questions"]} and row["answered"] == 0
+    assert main([*asked, "--retry"]) == 0, "without it the same run goes on"
+    (row,) = summary(tmp_path)["rows"]
+    assert row["failed"] == {} and row["answered"] == row["questions"]
+
+
 def test_every_suite_of_the_table_loads_and_make_knows_it() -> None:
     import argparse
 
