@@ -70,7 +70,7 @@ def from_wheelhouse(folder: Path, extra: str, wheels: Path) -> None:
     if folder.exists():
         shutil.rmtree(folder)
     env = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "PYTHON"))}
-    env["PIP_CONFIG_FILE"] = os.devnull
+    env.update(PIP_CONFIG_FILE=os.devnull, PYTHONUTF8="1")  # names in wheels are UTF-8, whatever the locale
     command = [str(folder / "bin" / "python"), str(pip / "pip"), "install", "--quiet", "--no-index", "--find-links", str(wheels)]
     command += ["--no-cache-dir", "--disable-pip-version-check", "--no-deps", "--require-hashes"]
     locks = [f"{extra}.txt"] if extra else ["cpu.txt", "torch-cpu.txt"]

@@ -27,7 +27,7 @@ from models.files import sha256
 
 BATCH = 8
 MACHINE = "x86_64"  # what locks/vllm.txt and the CPU build of torch are for
-GLIBC = (5, 12, 17, *range(24, 43))  # glibc 2.x to which manylinux tags exist
+GLIBC = (5, 12, *range(17, 43))  # glibc 2.x that wheels name in their tags
 CPU_LOCKS, TORCH_FROM_REGISTRY, TORCH_CPU = ("pip.txt", "cpu.txt"), ("torch.txt", "torch-cuda-runtime.txt"), ("torch-cpu.txt",)
 # CUDA's major version → the oldest driver that runs it (NVIDIA, CUDA Toolkit release notes, minor version compatibility)
 DRIVERS = {"12": "525.60.13", "13": "580.65.06"}

@@ -61,6 +61,9 @@ def run(arguments: argparse.Namespace) -> int:
         remedy = REMEDIES.get(error.errno or 0, room)
         print(f"error: {error.filename or 'disk'}: {error.strerror} — {remedy}", file=sys.stderr)
         return 2
+    except UnicodeEncodeError as error:
+        print(f"error: {error.object!a}: this locale has no such letters — set PYTHONUTF8=1", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print("\nstopped; the same command goes on from here", file=sys.stderr)
         return 130
@@ -70,7 +73,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _places(text: str) -> list[Path]:
     """Folders of a bundle: as given, or where the running unbundle.pyz lies."""
     me = Path(sys.argv[0]).absolute()
-    named = [os.path.expanduser(one) for one in text.split(":") if one]  # noqa: PTH111 (Path's own raises for a user who is not there)
+    words = [text] if text and Path(text).is_dir() else text.split(":")  # a folder's own name may have a colon
+    named = [os.path.expanduser(one) for one in words if one]  # noqa: PTH111 (Path's own raises for a user who is not there)
     given = [Path(one) for one in named] or ([me.parent] if me.suffix == ".pyz" else [])
     if not given:
         raise Refused("where is the bundle? — give FROM=/media/usb (--from)")

@@ -179,7 +179,7 @@ def _whole(number: object) -> int:
 def check_name(name: str) -> None:
     """Raises ValueError for a path that could leave its folder or that no file system takes."""
     parts = name.split("/")
-    if any(part in ("", ".", "..") or len(os.fsencode(part)) > 255 for part in parts) or re.search(r"[\\\x00-\x1f\x7f]", name):
+    if any(part in ("", ".", "..") or len(part.encode()) > 255 for part in parts) or re.search(r"[\\\x00-\x1f\x7f]", name):
         raise ValueError(f"the path {name!r} leaves its folder or is no file name")
 
 

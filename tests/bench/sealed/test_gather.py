@@ -255,6 +255,7 @@ def test_a_lock_that_is_not_pinned() -> None:
 def test_platforms_and_c_libraries() -> None:
     tags = wheels.platforms("2.28")
     assert tags.index("manylinux2014_x86_64") < tags.index("manylinux_2_28_x86_64") and "manylinux_2_31_x86_64" not in tags
+    assert "manylinux_2_18_x86_64" in tags, "nvidia-nccl-cu13 names this one alone"
     for name, minor in (
         ("a-1-cp311-cp311-manylinux_2_27_x86_64.manylinux_2_28_x86_64.whl", 27),
         ("a-1-cp311-abi3-manylinux2014_x86_64.manylinux_2_17_x86_64.whl", 17),

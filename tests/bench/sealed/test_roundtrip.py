@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +49,63 @@ def test_installs_and_a_second_run_does_nothing(bundle: Path, unbundle: Any, tmp
     after = {one: one.stat().st_mtime_ns for one in (tmp_path / "there").rglob("*") if one.is_file()}
     changed = {one.name for one in after if before.get(one) != after[one]}
     assert changed <= {".ready"}
+
+
+@pytest.mark.parametrize("locale", [{"LC_ALL": "C"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}])
+def test_a_locale_without_unicode_and_a_folder_with_a_blank(bundle: Path, tmp_path: Path, locale: dict[str, str]) -> None:
+    """The second stands for a Latin-1 locale, in which Python takes ASCII or Latin-1 for the names of files."""
+    command = [sys.executable, str(bundle / "unbundle.pyz"), "--to", str(tmp_path / "my Flüsse/t")]
+    done = subprocess.run(command, capture_output=True, text=True, env={"PATH": "/usr/bin:/bin", **locale}, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "my Flüsse/t/carried/data/Flüsse/Donau ≈ Дунай.csv").is_file()
+    assert subprocess.run([tmp_path / "my Flüsse/t/.venv/bin/python", "-c", "import heron"], cwd=tmp_path).returncode == 0
+
+
+def test_a_wheel_that_changed_after_unpacking_is_not_installed(bundle: Path, unbundle: Any, tmp_path: Path) -> None:
+    unbundle(bundle, "--to", "there", "--no-install", check=True)
+    wheel = next((tmp_path / "there/carried/wheels").glob("heron-*.whl"))
+    raw = wheel.read_bytes()
+    wheel.write_bytes(raw[:-30] + bytes(30))
+    done = unbundle(bundle, "--to", "there")
+    assert done.returncode == 2 and "heron" in done.stderr and "installing .venv failed (see above)" in done.stderr
+    assert not (tmp_path / "there/.venv").exists(), "half an environment stayed"
+    wheel.unlink()
+    assert unbundle(bundle, "--to", "there").returncode == 2 and not (tmp_path / "there/.venv").exists()
+    wheel.write_bytes(raw)
+    unbundle(bundle, "--to", "there", check=True)
+
+
+def test_two_at_once(bundle: Path, contents: Contents, unbundle: Any, tmp_path: Path) -> None:
+    """The second is told, and spoils nothing of the first's."""
+    digest = hashlib.sha256((bundle / "manifest.json").read_bytes()).hexdigest()[:12]
+    for folder, told in (
+        (tmp_path / f".there.unbundling-{digest}", "another process is unpacking"),
+        (bundle, "another process is writing"),
+    ):
+        folder.mkdir(exist_ok=True)
+        handle = os.open(folder, os.O_RDONLY)
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        if folder == bundle:
+            with pytest.raises(ConfigError, match=told):
+                write(contents, bundle, VOLUME)
+        else:
+            done = unbundle(bundle, "--to", "there", "--no-install")
+            assert done.returncode == 2 and told in done.stderr
+        os.close(handle)
+    unbundle(bundle, "--to", "there", "--no-install", check=True)
+
+
+def test_from_a_folder_with_a_colon_and_from_media_that_cannot_be_written(bundle: Path, unbundle: Any, tmp_path: Path) -> None:
+    bundle.rename(tmp_path / "usb:1")
+    unbundle(tmp_path / "usb:1", "--verify", "--from", str(tmp_path / "usb:1"), check=True)
+    script = f"mount --bind '{tmp_path}/usb:1' {tmp_path}/m && mount -o remount,bind,ro {tmp_path}/m && touch {tmp_path}/m/x"
+    (tmp_path / "m").mkdir()
+    tried = subprocess.run(["unshare", "-rm", "sh", "-c", script], capture_output=True, text=True)
+    if "Read-only file system" not in tried.stderr:
+        pytest.skip("mount namespaces are not allowed here")
+    command = f"{script}; {sys.executable} {tmp_path}/m/unbundle.pyz --to {tmp_path}/there --no-install"
+    done = subprocess.run(["unshare", "-rm", "sh", "-c", command], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0 and (tmp_path / "there/run.sh").is_file(), done.stderr
 
 
 def test_verify_of_what_was_unpacked(bundle: Path, unbundle: Any, tmp_path: Path) -> None:
