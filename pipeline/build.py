@@ -19,7 +19,8 @@ import numpy as np
 
 from models.errors import DataError
 from pipeline import text_index
-from pipeline.collection import VERSION, Card, Collection, generation
+from pipeline.collection import LAYOUTS, VERSION, Card, Collection, generation
+from pipeline.copies import DIMENSION, layouts
 from pipeline.documents import Document, Notes, chunks
 from pipeline.encoders import ImageEncoder, Nature, TextEncoder
 from pipeline.files import only_writer, sha256, sync, sync_all
@@ -41,13 +42,14 @@ _BATCH = 256
 
 @dataclass(frozen=True)
 class Tools:
-    """What a build needs: the encoders (`image` None: pictures are not indexed) and how texts are cut."""
+    """What a build needs: the encoders (`image` None: pictures are not indexed) and how texts are cut; `copies`: layouts beside them."""
 
     text: TextEncoder
     image: ImageEncoder | None = None
     size: int = 180
     overlap: int = 30
     flat_limit: int = FLAT_LIMIT
+    copies: bool = True
 
 
 def build(folder: Path, documents: Iterable[Document], tools: Tools, notes: Notes | None = None) -> Card:
@@ -138,6 +140,7 @@ class _Builder:
         self.first_chunk, self.first_picture = self._next("chunks"), self._next("pictures")
         self.chunk_numbers, self.picture_numbers = count(self.first_chunk), count(self.first_picture)
         self.seen: set[str] = set()
+        self.spool = home / f"{LAYOUTS}.part"  # of new pictures: each is opened once, and memory does not grow with them
 
     def _next(self, table: str) -> int:
         return int(self.db.execute(f"SELECT coalesce(max(rowid), 0) + 1 FROM {table}").fetchone()[0])
@@ -153,6 +156,9 @@ class _Builder:
             "text": write(self.home, "text", self.tools.text.nature.dimension, self._texts(), self.tools.flat_limit),
             "image": write(self.home, "image", image.dimension if image else 1, self._pictures(), self.tools.flat_limit),
         }
+        if self.tools.copies if self.old is None else self.old.layouts is not None:
+            plans[LAYOUTS] = write(self.home, LAYOUTS, DIMENSION, self._layouts(), self.tools.flat_limit)
+        self.spool.unlink(missing_ok=True)
         self.db.commit()
         total, parts, pictures = (self._count(table) for table in ("documents", "chunks", "pictures"))
         self.db.close()
@@ -241,4 +247,16 @@ class _Builder:
                 except BadPicture as error:
                     self.notes.add("pictures that cannot be opened", str(error))
                     self.db.execute("DELETE FROM pictures WHERE rowid = ?", (row,))
+            with self.spool.open("ab") as file:
+                np.save(file, np.array(ids, np.int64))
+                np.save(file, layouts(opened))
             yield np.array(ids, np.int64), self.tools.image.encode(opened)
+
+    def _layouts(self) -> Iterator[tuple[Ints, Floats]]:
+        """Layouts that stay, then those of new pictures."""
+        if self.old is not None and self.old.layouts is not None and self.old.card.pictures:
+            yield from self.old.layouts.blocks(frozenset(self.dead_pictures))
+        if self.spool.exists():
+            with self.spool.open("rb") as file:
+                while file.tell() < self.spool.stat().st_size:
+                    yield np.load(file), np.load(file)

@@ -20,6 +20,7 @@ from PIL import Image
 
 from models.errors import DataError
 from pipeline import text_index
+from pipeline.copies import with_copies
 from pipeline.encoders import ImageEncoder, Nature, TextEncoder
 from pipeline.files import sha256
 from pipeline.passages import Passage, fuse
@@ -27,6 +28,7 @@ from pipeline.vectors import Vectors
 
 VERSION = 1
 DEPTH = 100  # of each list that is fused
+LAYOUTS = "layout"  # pictures by layout, for copies; collections built before these existed have none
 REBUILD = "build it again with `python -m pipeline index build`"
 
 
@@ -130,6 +132,10 @@ class Collection:
     def picture_vectors(self) -> Vectors:
         return Vectors(self.home, "image")
 
+    @cached_property
+    def layouts(self) -> Vectors | None:
+        return Vectors(self.home, LAYOUTS) if LAYOUTS in self.card.plans else None
+
     def bm25(self, query: str, k: int) -> list[tuple[int, float]]:
         """(chunk, score), best first."""
         return list(text_index.search(self.db, query, k))
@@ -163,10 +169,14 @@ class Collection:
         return out
 
     def similar(self, pictures: Sequence[Image.Image], k: int) -> list[list[Passage]]:
-        """Documents with the most similar pictures (score: cosine), at most `k` for each picture, one a document."""
+        """Documents with the most similar pictures (score: the encoder's cosine, or the layouts' for a copy), at most `k` for each
+        picture, one a document."""
         if not pictures or self._image is None or not self.card.pictures:
             return [[] for _ in pictures]
-        return [self._of_pictures(hits, k) for hits in self.picture_vectors.search(self._image.encode(list(pictures)), 4 * k)]
+        lists = self.picture_vectors.search(self._image.encode(list(pictures)), 4 * k)
+        if self.layouts is not None:
+            lists = [with_copies(hits, picture, self.layouts, 4 * k) for hits, picture in zip(lists, pictures, strict=True)]
+        return [self._of_pictures(hits, k) for hits in lists]
 
     def _of_pictures(self, hits: Sequence[tuple[int, float]], k: int) -> list[Passage]:
         out: dict[int, float] = {}
@@ -212,6 +222,8 @@ class Collection:
         for name, due in (("vectors", self.card.chunks), ("picture_vectors", self.card.pictures)):
             if len(getattr(self, name)) != due:
                 faults.append(f"{name}: {len(getattr(self, name))}, the card says {due}")
+        if self.layouts is not None and len(self.layouts) != self.card.pictures:
+            faults.append(f"layouts: {len(self.layouts)}, the card says {self.card.pictures} pictures")
         return faults
 
 

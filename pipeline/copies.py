@@ -3,7 +3,7 @@
 An encoder tells what a picture shows; copies that are blurred or turned lie farther from their original in it than strangers of the same
 kind. So a picture's layout stands beside it: its middle on a grid of 12 × 12, blurred, without what light adds (mean and slopes of each
 colour). A picture that is asked for is laid out in many views (mirrored, turned back, zoomed); the closest view counts.
-Knows no index and no policy. Try: python -m pipeline index bench-pictures --pictures 500 --queries 20
+Knows no policy and no document. Try: python -m pipeline index bench-pictures --pictures 500 --queries 20
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from itertools import product
 import numpy as np
 from PIL import Image, ImageFilter
 
-from pipeline.vectors import Floats
+from pipeline.vectors import Floats, Vectors
 
 GRID = 12
 DIMENSION = 3 * GRID * GRID
@@ -61,6 +61,14 @@ def closeness(pictures: Sequence[Image.Image], known: Floats) -> Floats:
     if not pictures:
         return np.zeros((0, len(known)), np.float32)
     return np.stack([(views(picture) @ known.T).max(0, initial=-1.0) for picture in pictures])
+
+
+def with_copies(hits: Sequence[tuple[int, float]], picture: Image.Image, laid: Vectors, k: int) -> list[tuple[int, float]]:
+    """(picture, score) by an encoder, joined with the copies among the layouts `laid`: each at its higher score, best first."""
+    found = dict(hits)
+    for row in laid.search(views(picture), k):
+        found.update((number, score) for number, score in row if score >= COPY and score > found.get(number, 0.0))
+    return sorted(found.items(), key=lambda one: -one[1])
 
 
 def _small(picture: Image.Image) -> Image.Image:

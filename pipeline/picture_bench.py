@@ -14,6 +14,7 @@ import numpy as np
 from PIL import Image
 
 from models.errors import DataError
+from pipeline.copies import COPY, DIMENSION, layouts, views, with_copies
 from pipeline.documents import PICTURES
 from pipeline.encoders import ImageEncoder
 from pipeline.files import replace
@@ -30,29 +31,42 @@ STRANGERS = 1_000_000  # first seed of the strangers
 def bench_pictures(
     work: Path, keep: Path, encoder: ImageEncoder, count: int, queries: int, folder: Path | None, tell: Callable[[str], None]
 ) -> dict[str, Any]:
-    """top-1 of every transformation and of all, and the shares of strangers below the two thresholds. Raises DataError."""
+    """top-1 of every transformation and of all, with copies by layout and by the encoder alone, and the shares of strangers below the
+    thresholds. Raises DataError."""
     own = _own(folder, queries) if folder is not None else []
     if folder is not None and len(own) < queries:
         raise DataError(
             f"holds {len(own)} pictures that can be opened", where=str(folder), remedy=f"give {queries}, or a smaller --queries"
         )
     made = count - len(own)
-    vectors = np.concatenate([encoder.encode(own), *_made(keep, encoder, 0, made, tell)])
-    write(work, "pictures", vectors.shape[1], [(np.arange(len(vectors), dtype=np.int64), vectors)])
-    index = Vectors(work, "pictures")
+    code, size = encoder.nature.digest[:12], encoder.nature.dimension
+    vectors = np.concatenate([encoder.encode(own), *_made(keep, code, size, encoder.encode, 0, made, tell)])
+    laid = np.concatenate([layouts(own), *_made(keep, "layout", DIMENSION, layouts, 0, made, tell)])
+    numbers = np.arange(len(vectors), dtype=np.int64)
+    for name, rows in (("pictures", vectors), ("layouts", laid)):
+        write(work, name, rows.shape[1], [(numbers, rows)])
+    index, copies = Vectors(work, "pictures"), Vectors(work, "layouts")
     asked = own or [made_picture(i, SIDE) for i in range(queries)]
-    top: dict[str, float] = {}
+    top, alone = {}, {}
     for name, transform in TRANSFORMATIONS.items():
-        found = index.search(encoder.encode([transform(picture) for picture in asked]), 1)
-        top[name] = float(np.mean([row[0][0] == i for i, row in enumerate(found)]))
-    strangers = np.concatenate(list(_made(keep, encoder, STRANGERS, queries, tell)))
+        changed = [transform(picture) for picture in asked]
+        found = index.search(encoder.encode(changed), 4)
+        alone[name] = float(np.mean([row[0][0] == i for i, row in enumerate(found)]))
+        joined = [with_copies(row, picture, copies, 4) for row, picture in zip(found, changed, strict=True)]
+        top[name] = float(np.mean([row[0][0] == i for i, row in enumerate(joined)]))
+    strangers = np.concatenate(list(_made(keep, code, size, encoder.encode, STRANGERS, queries, tell)))
     nearest = np.array([row[0][1] for row in index.search(strangers, 1)])
+    strange = [made_picture(STRANGERS + i, SIDE) for i in range(queries)]
+    copied = np.array([max(row[0][1] for row in copies.search(views(picture), 1)) for picture in strange])
     return {
         "pictures": len(vectors),
         "queries": len(asked),
         "encoder": encoder.nature.name,
         "top-1": {name: round(value, 4) for name, value in top.items()},
         "top-1 of all": round(float(np.mean(list(top.values()))), 4),
+        "top-1 of all by the encoder alone": round(float(np.mean(list(alone.values()))), 4),
+        f"strangers below {COPY} (copy)": round(float((copied < COPY).mean()), 4),
+        "highest stranger by layout": round(float(copied.max()), 4),
         f"strangers below {VERY_SIMILAR} (very similar)": round(float((nearest < VERY_SIMILAR).mean()), 4),
         f"strangers below {SIMILAR} (similar)": round(float((nearest < SIMILAR).mean()), 4),
         "highest stranger": round(float(nearest.max()), 4),
@@ -71,16 +85,17 @@ def _own(folder: Path, most: int) -> list[Image.Image]:
     return out
 
 
-def _made(keep: Path, encoder: ImageEncoder, first: int, count: int, tell: Callable[[str], None]) -> Sequence[Floats]:
+def _made(
+    keep: Path, name: str, size: int, encode: Callable[[list[Image.Image]], Floats], first: int, count: int, tell: Callable[[str], None]
+) -> Sequence[Floats]:
     """Vectors of the made pictures with seeds first … first + count − 1, in blocks that are kept."""
     blocks: list[Floats] = []
-    name = encoder.nature.digest[:12]
     for at in range(0, count, BLOCK):
-        size = min(BLOCK, count - at)
-        path = keep / f"{name}-{SIDE}-{first + at}-{size}.f32"
+        part = min(BLOCK, count - at)
+        path = keep / f"{name}-{SIDE}-{first + at}-{part}.f32"
         if not path.exists():
-            made = encoder.encode([made_picture(first + at + i, SIDE) for i in range(size)])
+            made = encode([made_picture(first + at + i, SIDE) for i in range(part)])
             replace(path, np.ascontiguousarray(made, np.float32).tobytes())
-            tell(f"{at + size} of {count} pictures encoded")
-        blocks.append(np.frombuffer(path.read_bytes(), np.float32).reshape(size, -1))
-    return blocks or [np.zeros((0, encoder.nature.dimension), np.float32)]
+            tell(f"{at + part} of {count} pictures encoded")
+        blocks.append(np.frombuffer(path.read_bytes(), np.float32).reshape(part, size))
+    return blocks or [np.zeros((0, size), np.float32)]

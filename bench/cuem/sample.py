@@ -129,7 +129,7 @@ def _make(aside: Path, p: Parameters, tell: Tell, encoders: tuple[TextEncoder, I
     (aside / SETTINGS).write_text(ASK, encoding="utf-8")
     for name in COLLECTIONS:
         tell(f"indexing {name}")
-        tools = Tools(encoders[0], encoders[1] if name == ARTICLES else None)
+        tools = Tools(encoders[0], encoders[1] if name == ARTICLES else None, copies=False)  # as the figures in the docs were measured
         build(aside / name, read(aside / f"{name}.jsonl", Notes()), tools)
     (aside / STAMP).write_text(json.dumps(asdict(p)) + "\n", encoding="utf-8")
 

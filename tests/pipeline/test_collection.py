@@ -7,22 +7,25 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from PIL import Image
 from tests_pipeline import Colours, Words, noise
 
 from models.errors import DataError
 from pipeline import build as building
 from pipeline.build import Tools, add, build, remove
 from pipeline.collection import Collection
+from pipeline.copies import COPY
 from pipeline.documents import Document, Notes
 from pipeline.passages import dump, fuse, parse
-from pipeline.vectors import Vectors, write
+from pipeline.safety.variants import TRANSFORMATIONS, made_picture
+from pipeline.vectors import Floats, Vectors, write
 
 DOCS = [
     Document("oak", "Oak", "Oaks are trees with acorns. Their wood is hard."),
@@ -142,6 +145,36 @@ def test_similar_pictures_and_what_cannot_be_opened(tmp_path: Path, words: Words
     ((best, *rest),) = collection.similar([noise(2).rotate(2)], 10)
     assert best.document == "d2" and best.score > 0.9 and len(rest) == 2
     assert collection.check() == []
+
+
+def test_copies_are_found_that_the_encoder_takes_for_strangers(tmp_path: Path, words: Words) -> None:
+    class Blind(Colours):
+        """All pictures alike: whatever is told apart is told by layout."""
+
+        def encode(self, pictures: Sequence[Image.Image]) -> Floats:
+            return np.full((len(pictures), 48), 48**-0.5, np.float32) * 0.5
+
+    def docs(seeds: Iterable[int]) -> Iterator[Document]:
+        for i in seeds:
+            made_picture(i, 96).save(tmp_path / f"{i}.png")
+            yield Document(f"d{i}", f"title {i}", images=(tmp_path / f"{i}.png",))
+
+    def best(folder: str) -> list[str]:
+        found = Collection(tmp_path / folder, words, Blind()).similar([changed(made_picture(i, 96)) for i in (3, 7)], 3)
+        return [row[0].document if row[0].score >= COPY else "" for row in found]
+
+    changed = TRANSFORMATIONS["rotate 12"]
+    build(tmp_path / "c", docs(range(6)), Tools(words, Blind()))
+    assert best("c") == ["d3", ""]
+    add(tmp_path / "c", docs([7]), Tools(words, Blind()))
+    assert best("c") == ["d3", "d7"] and Collection(tmp_path / "c").check() == []
+    remove(tmp_path / "c", ["d3"])
+    card = Collection(tmp_path / "c").card
+    assert best("c") == ["", "d7"] and Collection(tmp_path / "c").check() == []
+    assert "layout" in card.plans and not any(name.endswith(".part") for name in card.files)
+    build(tmp_path / "old", docs(range(6)), Tools(words, Blind(), copies=False))
+    add(tmp_path / "old", docs([7]), Tools(words, Blind()))
+    assert best("old") == ["", ""] and Collection(tmp_path / "old").check() == [], "a collection of before grows without layouts"
 
 
 def test_a_second_writer_is_refused(tmp_path: Path, words: Words) -> None:
