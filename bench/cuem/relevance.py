@@ -3,7 +3,11 @@
 Queries are the questions' intents, as the flow hands them to the classifier, and the questions that stand without a picture. Test worlds
 share no name with train worlds.
 
-    python -m bench.cuem.relevance groups.jsonl --count 4000 && python -m pipeline relevance train groups.jsonl --out adapter.safetensors
+With `--general` the groups also hold what keeps a general sense of relevance, made from the texts of a collection in Cranfield's files (no
+judged query is read): a classifier trained on sample worlds alone ranks other texts worse than no classifier.
+
+    python -m bench.cuem.relevance groups.jsonl --count 2000 --general ../shared/cranfield --dev dev.jsonl
+    python -m pipeline relevance train groups.jsonl --dev dev.jsonl --out adapter.safetensors
     python -m bench relevance --data data/cuem-7 --adapter adapter.safetensors
 """
 
@@ -11,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
@@ -24,6 +29,8 @@ from pipeline.documents import Document
 from pipeline.relevance.cranfield import Judged
 from pipeline.relevance.data import Group, write_groups
 
+TAUGHT, CLOZE = 1300, 1500  # groups of a general collection
+HELD = 120
 NEGATIVES = 8  # of a group: the most tempting by shared words, and two of any kind
 
 
@@ -100,13 +107,34 @@ def told(document: WorldDocument) -> str:
     return f"{document.title}. {document.told}"
 
 
+def general_groups(folder: Path, seed: int = 0) -> list[Group]:
+    """Groups of a collection's own texts: its fused ranking taught (distillation), and sentences that ask for their abstracts."""
+    from pipeline.build import Tools, build
+    from pipeline.collection import Collection
+    from pipeline.encoders import text_encoder
+    from pipeline.relevance import cranfield, evaluate
+
+    judged, encoder = cranfield.read(folder), text_encoder()
+    with tempfile.TemporaryDirectory(prefix="general-") as made:
+        build(Path(made) / "it", judged.documents, Tools(encoder))
+        collection = Collection(Path(made) / "it", encoder)
+        return [*evaluate.taught_groups(judged, collection, TAUGHT, seed), *evaluate.pseudo_groups(judged, collection, CLOZE, seed)]
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.cuem.relevance", description=__doc__)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--count", type=int, default=4000)
+    parser.add_argument("--count", type=int, default=4000, help="groups from train worlds (default 4000)")
+    parser.add_argument("--general", type=Path, help="a folder with Cranfield's files: groups from its texts beside them")
+    parser.add_argument("--dev", type=Path, help=f"write {HELD} of the groups here, for early stopping, and not into the others")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args(arguments)
-    print(f"{args.out}: {write_groups(groups(args.count, args.seed), args.out)} groups")
+    made = [*(general_groups(args.general, args.seed) if args.general else ()), *groups(args.count, args.seed)]
+    Random(args.seed).shuffle(made)
+    held = HELD if args.dev else 0
+    if args.dev:
+        print(f"{args.dev}: {write_groups(made[:held], args.dev)} groups")
+    print(f"{args.out}: {write_groups(made[held:], args.out)} groups")
 
 
 if __name__ == "__main__":

@@ -65,7 +65,12 @@ def add_parser(parent: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     judged.add_argument("folder", type=Path)
     judged.add_argument("--keep", type=Path, help="a folder that keeps the collection between runs")
     judged.add_argument("--folds", type=int, default=0)
-    judged.add_argument("--pseudo", type=int, default=0, help="groups of the first training, made without judged queries")
+    judged.add_argument(
+        "--pseudo",
+        type=int,
+        default=0,
+        help="groups of the first training, made without judged queries; at 0 each fold goes on from --adapter",
+    )
     judged.add_argument("--report", type=Path)
     _recipe_options(judged)
     judged.set_defaults(run=_cranfield)
@@ -154,8 +159,9 @@ def _cranfield(args: argparse.Namespace) -> int:
     result: dict[str, object] = {f"nDCG@10 {name}": round(rankings.ndcg(name), 4) for name in rankings.by_name}
     print(json.dumps(result), flush=True)
     if args.folds:
+        recipe = _recipe(args)
         result |= cross_validate(
-            judged, rankings, _recipe(args), args.folds, args.pseudo, args.base, args.keep, tell=lambda t: print(t, flush=True)
+            judged, rankings, recipe, args.folds, args.pseudo, args.base, args.keep, lambda t: print(t, flush=True), args.adapter
         )
         print(json.dumps(result))
     if args.report:

@@ -17,7 +17,7 @@ from pipeline.build import Tools, build
 from pipeline.collection import Collection
 from pipeline.encoders import text_encoder
 from pipeline.relevance import evaluate
-from pipeline.relevance.classifier import RelevanceClassifier
+from pipeline.relevance.classifier import RelevanceClassifier, read_adapter
 from pipeline.relevance.cranfield import Judged
 from pipeline.relevance.electra import Electra, merge
 from pipeline.relevance.evaluate import Rankings, told
@@ -35,13 +35,14 @@ def cross_validate(
     base: Path | None,
     keep: Path | None,
     tell: Callable[[str], None],
+    adapter: Path | None = None,
 ) -> dict[str, object]:
     """nDCG@10 of each ranking re-ranked, over all queries, every one of them scored by a classifier that never saw it.
 
-    `pseudo` groups of inverse cloze come first, without judged queries; each fold goes on from there.
+    Each fold goes on from a classifier that saw no judged query: made here from `pseudo` groups, or (at 0) an `adapter` made before.
     """
     texts = {document.id: told(document.title, document.text) for document in judged.documents if document.text}
-    start = _pretrain(judged, recipe, pseudo, base, keep, tell) if pseudo else None
+    start = _pretrain(judged, recipe, pseudo, base, keep, tell) if pseudo else read_adapter(adapter)[0] if adapter else None
     parted = evaluate.folds(len(judged.queries), parts, recipe.seed)
     made: dict[str, dict[int, list[float]]] = {name: {} for name in rankings.by_name}
     for number, test in enumerate(parted, start=1):
