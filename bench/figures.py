@@ -6,13 +6,12 @@ Try: python -m bench report RUN
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from bench.folder import RunFolder
 from bench.report import TASK_NUMBERS
+from models import environment
 
 Rows = Sequence[Mapping[str, Any]]
 COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377")  # Paul Tol's bright scheme: safe for colour-blind readers
@@ -32,7 +31,7 @@ def draw(summary: Mapping[str, Any], folder: RunFolder) -> list[str]:
 
 def svg(paint: Callable[[Any], None], size: tuple[float, float]) -> str:
     """What `paint` draws on an empty matplotlib figure of `size` (inches), as SVG; the same drawing gives the same bytes."""
-    os.environ.setdefault("MPLCONFIGDIR", str(Path(".cache/matplotlib").absolute()))
+    environment.apply()
     import io
 
     import matplotlib

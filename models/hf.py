@@ -4,19 +4,18 @@ Local folders only, safetensors only, no code from the folder, no network. Knows
 Try: python -c "from pathlib import Path; from models.hf import load; print(load(Path('FOLDER')).family)"
 """
 
+# ruff: noqa: E402  (the switches come before the libraries that read them)
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-os.environ.setdefault("HF_HUB_OFFLINE", "1")
-os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")  # its advice to install torchvision: the PIL back end is meant
+from models import environment
+
+environment.apply()  # transformers and the hub's library read their switches when they are imported
 
 import numpy as np
 import torch

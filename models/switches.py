@@ -30,6 +30,7 @@ SWITCHES: tuple[Switch, ...] = (
     Switch("HF_HUB_DISABLE_UPDATE_CHECK", "1", "huggingface_hub", "its command line asks for no newer version"),
     Switch("HF_HUB_DISABLE_XET", "1", "huggingface_hub", "hf_xet, native code with a client of its own, is not used"),
     Switch("TRANSFORMERS_OFFLINE", "1", "transformers", "no downloads, read by its own code"),
+    Switch("TRANSFORMERS_VERBOSITY", "error", "transformers", "no advice to install torchvision: the PIL back end is meant", kept=True),
     Switch("HF_DATASETS_OFFLINE", "1", "datasets", "no downloads"),
     Switch("HF_EVALUATE_OFFLINE", "1", "evaluate", "no downloads"),
     Switch("DISABLE_TELEMETRY", "1", "huggingface_hub", "its older spelling, read by others too"),

@@ -11,7 +11,6 @@ import contextlib
 import hashlib
 import importlib.util
 import io
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -21,6 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 from PIL import Image
 
+from models import environment
 from models.errors import ConfigError, ModelError
 from pipeline.files import sha256
 from pipeline.vectors import Floats
@@ -63,7 +63,7 @@ class SentenceEncoder:
 
     @cached_property
     def model(self) -> Any:
-        os.environ.setdefault("HF_HUB_OFFLINE", "1")
+        environment.apply()
         with contextlib.redirect_stderr(io.StringIO()):  # a progress bar for a load of half a second
             from sentence_transformers import SentenceTransformer
 
@@ -174,7 +174,7 @@ class CrossEncoderModel:
     """sentence-transformers' CrossEncoder over a local folder: for NLI filtering of training pairs, and to be measured against."""
 
     def __init__(self, folder: Path, max_tokens: int = 256) -> None:
-        os.environ.setdefault("HF_HUB_OFFLINE", "1")
+        environment.apply()
         with contextlib.redirect_stderr(io.StringIO()):
             from sentence_transformers import CrossEncoder
 

@@ -26,6 +26,13 @@ HOMES = {
     "matplotlib": {"bench/figures.py"},
 }
 
+# file → why it may set variables of its process itself; the table is models/switches.py, set by models/environment.py's apply()
+SETTERS = {
+    "models/environment.py": "applies the table",
+    "bench/sealed/unpacker/__main__.py": "starts itself once more in UTF-8, before any library of ours is there",
+    "models/vllm_offline.py": "its plan's address and cache size: results of this run, no switches",
+}
+
 
 def imports(path: Path) -> set[str]:
     tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -62,6 +69,41 @@ def test_no_pickle_and_no_hub() -> None:
         str(path.relative_to(ROOT)) for path in sources() if imports(path) & {"pickle", "dill", "joblib", "huggingface_hub", "requests"}
     ]
     assert not wrong
+
+
+CHANGERS = {"environ.setdefault", "environ.update", "environ.__setitem__", "putenv"}
+
+
+def sets_environment(tree: ast.AST) -> bool:
+    """Whether code changes os.environ: by assignment, by one of its methods, or past it."""
+    for node in ast.walk(tree):
+        targets: list[ast.expr] = []
+        if isinstance(node, ast.Assign):
+            targets = node.targets
+        elif isinstance(node, ast.AugAssign):
+            targets = [node.target]
+        elif isinstance(node, ast.Call) and _named(node.func) in CHANGERS:
+            return True
+        if any(_named(target.value if isinstance(target, ast.Subscript) else target) == "environ" for target in targets):
+            return True
+    return False
+
+
+def _named(expression: ast.expr) -> str:
+    return ast.unparse(expression).removeprefix("os.")
+
+
+def test_only_the_table_switches_libraries() -> None:
+    found = {str(path.relative_to(ROOT)) for path in sources() if sets_environment(ast.parse(path.read_text(encoding="utf-8")))}
+    assert found == set(SETTERS), "call models/environment.py's apply() before the library is imported; its table is models/switches.py"
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["os.environ['A'] = 'b'", "environ['A'] = 'b'", "os.environ.setdefault('A', 'b')", "os.environ |= {'A': 'b'}", "os.putenv('A', 'b')"],
+)
+def test_every_way_to_set_a_variable_is_seen(code: str) -> None:
+    assert sets_environment(ast.parse(code)) and not sets_environment(ast.parse("env = os.environ.get('A'); environment = {**os.environ}"))
 
 
 def test_modules_stay_small_and_say_what_they_are_for() -> None:

@@ -26,6 +26,7 @@ from bench.tiny.clips import Pool
 from bench.tiny.data import Batch, Encoder, Row, Rows, collate, hash_of
 from bench.tiny.optimizer import Optimizer
 from bench.tiny.tokenizer import with_vocabulary_of
+from models import environment
 
 MIX: Mapping[str, float] = {
     "search": 6, "online": 2, "perceive": 1.5, "topic": 0.7, "summarize": 3, "answer": 0.15, "judge": 2.5, "compare": 5,
@@ -94,7 +95,7 @@ def run(plan: Plan) -> None:
 def _worker(rank: int, plan: Plan, meeting: str) -> None:
     torch.set_num_threads(1)
     if meeting:
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+        environment.apply()
         dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=plan.procs)
     try:
         Trainer(plan, rank).run()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from models import environment
 from models.errors import ModelError
 from pipeline.encoders import batches, digest_of
 from pipeline.safety.classifiers import harmful_labels
@@ -47,7 +47,7 @@ class _Classifier:
 
     @cached_property
     def model(self) -> Any:
-        os.environ.setdefault("HF_HUB_OFFLINE", "1")
+        environment.apply()
         try:
             with contextlib.redirect_stderr(io.StringIO()):  # a bar for a load of a second
                 return self._load().eval()
