@@ -28,7 +28,7 @@ BENCH_FLAGS = $(call flag,CONFIG,--config) $(call flag,DATA,--data) $(call flag,
   $(call flag,ENDPOINT,--endpoint) $(call flag,JUDGE,--judge) $(call flag,JUDGE_ENDPOINT,--judge-endpoint) $(call flag,SETTINGS,--settings) \
   $(call flag,LIMIT,--limit) $(call flag,PROMPTS,--prompts) $(call flag,K,--k) $(call flag,ORDER,--order) $(call flag,KEYFRAMES,--keyframes) \
   $(call flag,SEED,--seed) $(call flag,SET,--set) $(ARGS)
-SUITES := ablations cuem evqa mmsafety refine relevance
+SUITES := ablations cuem evqa injections mmsafety refine relevance
 ifneq ($(SUITE),)
 ifeq ($(filter $(SUITE),mh $(SUITES)),)
 $(error unknown SUITE=$(SUITE): mh (default), $(SUITES))
@@ -64,7 +64,7 @@ help:
 	@echo "JUDGE_ENDPOINT= --judge-endpoint    where the judge is served"
 	@echo "SETTINGS=       --settings          vanilla,vanilla+,knowledgeable,perceptive,unaided-offline,unaided-online"
 	@echo "LIMIT=          --limit             the first N questions"
-	@echo "SUITE=          bench SUITE         mh (default), ablations, cuem, evqa, mmsafety, relevance; refine (ARGS='RAW OUT')"
+	@echo "SUITE=          bench SUITE         mh (default), ablations, cuem, evqa, injections, mmsafety, relevance; refine (ARGS='RAW OUT')"
 	@echo "PROMPTS=        --prompts           full, compact, or a folder"
 	@echo "K= ORDER= KEYFRAMES= SEED=          --k --order --keyframes --seed"
 	@echo "CONFIG= SET=    --config --set      a YAML file of options; one option as key=value"

@@ -25,6 +25,7 @@ SUITES: Mapping[str, Suite] = {
     "cuem": Suite("the six rows of CUE-M's ablation table on a question set (the sample world's by default)", "bench.suites.cuem"),
     "evqa": Suite("Encyclopedic-VQA's single-hop questions through the CUE-M flow", "bench.suites.evqa"),
     "mmsafety": Suite("MM-SafetyBench, jailbreaks in retrieval, and harmless questions", "bench.suites.mmsafety"),
+    "injections": Suite("orders hidden in the evidence: are they obeyed, do right answers stay", "bench.suites.injections"),
     "relevance": Suite("BM25, dense, fused, and each re-ranked, on a judged collection", "bench.suites.relevance"),
     "refine": Suite("sort a raw question set by four domains, upvotes and a chosen answer", "bench.suites.refine"),
 }
