@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import fcntl
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from models.errors import DataError
@@ -24,7 +24,11 @@ def sync_all(folder: Path) -> None:
 
 @contextmanager
 def only_writer(folder: Path) -> Iterator[None]:
-    """Hold the folder against a second writer; a killed one lets go. Raises DataError when it is taken or cannot be written."""
+    """Hold the folder against a second writer; a killed one lets go. Raises DataError when it is taken or cannot be written.
+
+    Where the block fails, what was made for it goes: the lock's file, and the folder and its parents where they were not there."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]  # innermost first
+    first = not (folder / ".lock").exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = (folder / ".lock").open("w")
@@ -35,4 +39,12 @@ def only_writer(folder: Path) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise DataError("another process is writing to it", where=str(folder), remedy="wait for it, then run again") from None
-        yield
+        try:
+            yield
+        except BaseException:
+            if first:
+                (folder / ".lock").unlink(missing_ok=True)
+                with suppress(OSError):  # something else lies there by now: it stays
+                    for path in missing:
+                        path.rmdir()
+            raise

@@ -22,7 +22,7 @@ from pipeline import build as building
 from pipeline.build import Tools, add, build, remove
 from pipeline.collection import Collection
 from pipeline.copies import COPY
-from pipeline.documents import Document, Notes
+from pipeline.documents import Document, Notes, read
 from pipeline.passages import dump, fuse, parse
 from pipeline.safety.variants import TRANSFORMATIONS, made_picture
 from pipeline.vectors import Floats, Vectors, write
@@ -175,6 +175,38 @@ def test_copies_are_found_that_the_encoder_takes_for_strangers(tmp_path: Path, w
     build(tmp_path / "old", docs(range(6)), Tools(words, Blind(), copies=False))
     add(tmp_path / "old", docs([7]), Tools(words, Blind()))
     assert best("old") == ["", ""] and Collection(tmp_path / "old").check() == [], "a collection of before grows without layouts"
+
+
+class _Interrupted(Words):
+    def encode(self, texts: Sequence[str]) -> Floats:
+        raise KeyboardInterrupt
+
+
+class _Infinite(Words):
+    def encode(self, texts: Sequence[str]) -> Floats:
+        return np.full((len(texts), self.nature.dimension), np.inf, np.float32)
+
+
+@pytest.mark.parametrize("standing", [False, True])
+@pytest.mark.parametrize("fault", ["line", "twice", "interrupted", "infinite"])
+def test_a_first_build_that_fails_leaves_nothing(tmp_path: Path, fault: str, standing: bool) -> None:
+    rows = ['{"id": "a", "text": "ash"}', "{broken" if fault == "line" else '{"id": "a"}' if fault == "twice" else '{"id": "b"}']
+    (tmp_path / "docs.jsonl").write_text("\n".join(rows) + "\n")
+    target = tmp_path / "new" / "below" / "collection"
+    if standing:
+        target.mkdir(parents=True)
+        (target.parent / "mine.txt").write_text("mine")
+    encoder = {"interrupted": _Interrupted(), "infinite": _Infinite()}.get(fault, Words())
+    with pytest.raises((DataError, KeyboardInterrupt)):
+        build(target, read(tmp_path / "docs.jsonl", Notes()), Tools(encoder))
+    if standing:
+        assert list(target.iterdir()) == [] and (target.parent / "mine.txt").exists(), "what was there stays, and nothing else"
+    else:
+        assert not (tmp_path / "new").exists(), "folders made for it are left"
+    build(target, [Document("b", text="birch")], Tools(Words()))
+    with pytest.raises((DataError, KeyboardInterrupt)):
+        build(target, read(tmp_path / "docs.jsonl", Notes()), Tools(encoder))
+    assert Collection(target).card.documents == 1 and Collection(target).check() == []
 
 
 def test_a_second_writer_is_refused(tmp_path: Path, words: Words) -> None:
