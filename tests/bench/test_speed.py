@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -189,64 +187,16 @@ def test_speed_refuses(arguments: list[str], said: str, capsys: pytest.CaptureFi
     assert code == 2 and said in capsys.readouterr().err
 
 
-class Vllm(ThreadingHTTPServer):
-    """What the rows ask of a vLLM: chat with cached tokens, /tokenize (a token a letter), /metrics, caches that can be emptied."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.resets = 0
-        self.bodies: list[dict[str, Any]] = []
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}/v1"
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: Vllm
-
-    def log_message(self, *_: object) -> None: ...
-
-    def do_GET(self) -> None:
-        text = 'vllm:cache_config_info{block_size="8",x="y"} 1.0\n'
-        self._send(text.encode() if self.path == "/metrics" else b'{"data": [{"id": "tiny", "max_model_len": 100000}]}')
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"] or 0)) or b"{}")
-        if self.path.startswith("/reset"):
-            self.server.resets += 1
-            return self._send(b"{}")
-        text = "".join(m["content"] if isinstance(m["content"], str) else "?" for m in body["messages"])
-        if self.path == "/tokenize":
-            return self._send(json.dumps({"tokens": [ord(letter) for letter in text]}).encode())
-        self.server.bodies.append(body)
-        usage = {"prompt_tokens": len(text), "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": len(text) // 2}}
-        choice = {"message": {"content": "Bite"}, "finish_reason": "stop"}
-        return self._send(json.dumps({"choices": [choice], "usage": usage}).encode())
-
-    def _send(self, data: bytes) -> None:
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-
 @pytest.fixture
-def vllm() -> Iterator[Vllm]:
-    server = Vllm()
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+def vllm(chat: Any) -> Any:
+    """The chat server as a vLLM: metrics too, and every reply is "Bite"."""
+    chat.model = {"id": "tiny", "max_model_len": 100_000}
+    chat.metrics = 'vllm:cache_config_info{block_size="8",x="y"} 1.0\n'
+    chat.rules = [("", "Bite")]
+    return chat
 
 
-def test_the_rows_of_a_real_server(work: Work, vllm: Vllm, tmp_path: Path) -> None:
+def test_the_rows_of_a_real_server(work: Work, vllm: Any, tmp_path: Path) -> None:
     engine: Callable[..., Any] = lambda slots, extra: OpenAIServer([vllm.url], "tiny", slots=slots, extra=extra)  # noqa: E731
 
     def reset() -> bool:
@@ -268,7 +218,7 @@ def test_the_rows_of_a_real_server(work: Work, vllm: Vllm, tmp_path: Path) -> No
     assert all(body["max_tokens"] == 32 for body in vllm.bodies if body.get("ignore_eos"))
 
 
-def test_a_profile_of_agent_rounds_against_a_server(vllm: Vllm, pond: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_profile_of_agent_rounds_against_a_server(vllm: Any, pond: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "profile"
     options = ["--data", str(pond), "--model", "tiny", "--endpoint", vllm.url, "--prompts", "full", "--settings", "unaided-online"]
     assert main(["profile", *options, "--concurrency", "1,2", "--repetitions", "2", "--out", str(out)]) == 0

@@ -7,9 +7,7 @@ import gzip
 import importlib.util
 import json
 import random
-import threading
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -101,50 +99,6 @@ def safety_folder(tmp_path: Path) -> Path:
     return folder
 
 
-class Handler(BaseHTTPRequestHandler):
-    """An OpenAI-compatible chat server; `server.rules` are (words, reply), the first that fits."""
-
-    def do_GET(self) -> None:
-        self._send({"data": [{"id": "stub", "max_model_len": 32768}]})
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        if self.path.endswith("tokenize"):
-            self._send({"tokens": [sum(body["prompt"].encode())]})
-            return
-        texts = [
-            m["content"] if isinstance(m["content"], str) else "".join(p.get("text", "") for p in m["content"]) for m in body["messages"]
-        ]
-        text = "\n".join(texts)
-        self.server.asked.append(text)  # type: ignore[attr-defined]
-        reply = next(reply for words, reply in self.server.rules if words in text)  # type: ignore[attr-defined]
-        rows = [{"token": f"token_id:{sum(w.encode())}", "logprob": -0.1 if w == reply else -3.0} for w in ("true", "false")]
-        logprobs = {"content": [{**rows[0], "top_logprobs": rows}]} if body.get("logprobs") else None
-        self._send({"choices": [{"message": {"role": "assistant", "content": reply}, "finish_reason": "stop", "logprobs": logprobs}]})
-
-    def _send(self, body: dict[str, Any]) -> None:
-        raw = json.dumps(body).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(raw)))
-        self.end_headers()
-        self.wfile.write(raw)
-
-    def log_message(self, *_: object) -> None: ...
-
-
-@pytest.fixture
-def chat() -> Iterator[Any]:
-    made: Any = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    made.asked, made.rules, made.daemon_threads = [], [], True
-    thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield made
-    made.shutdown()
-    thread.join()
-    made.server_close()
-
-
 STAGES = (
     ("what can be seen", "An animal."),
     ("wants to know", '{"intent": "red fox litter of cubs; you must search red fox", "query": "red fox litter cubs"}'),
@@ -154,7 +108,7 @@ STAGES = (
 
 
 def command(chat: Any, suite: str, *more: str) -> list[str]:
-    return [suite, "--model", "stub", "--endpoint", f"http://127.0.0.1:{chat.server_port}/v1", *more]
+    return [suite, "--model", "stub", "--endpoint", chat.url, *more]
 
 
 def summary(tmp_path: Path) -> dict[str, Any]:

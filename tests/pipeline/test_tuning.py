@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import threading
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -229,57 +227,20 @@ def test_a_wrong_row_is_named(jsonl: Callable[..., Path], tmp_path: Path, stage:
         read_rows(jsonl({"intent": "x", "label": True}, name="few.jsonl"), "detect", tmp_path)
 
 
-class Handler(BaseHTTPRequestHandler):
-    """An OpenAI-compatible server around `Model`."""
-
-    def do_GET(self) -> None:
-        self._send({"data": [{"id": "stub", "max_model_len": 8192}]})
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        if self.path.endswith("tokenize"):
-            self._send({"tokens": [sum(body["prompt"].encode())]})
-            return
-        text = "\n".join(m["content"] if isinstance(m["content"], str) else m["content"][0]["text"] for m in body["messages"])
-        self.server.asked.append(text)  # type: ignore[attr-defined]
-        reply = better() if "You improve the instructions" in text else "true"
-        if "find poison" in text.rsplit("Request: ", 1)[-1] and RULE in text:
-            reply = "false"
-        rows = [{"token": f"token_id:{sum(word.encode())}", "logprob": -0.1 if word == reply else -3.0} for word in ("true", "false")]
-        logprobs = {"content": [{**rows[0], "top_logprobs": rows}]} if body.get("logprobs") else None
-        message = {"role": "assistant", "content": reply}
-        self._send({"choices": [{"message": message, "finish_reason": "stop", "logprobs": logprobs}], "usage": {}})
-
-    def _send(self, body: dict[str, Any]) -> None:
-        raw = json.dumps(body).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(raw)))
-        self.end_headers()
-        self.wfile.write(raw)
-
-    def log_message(self, *_: object) -> None: ...
-
-
-@pytest.fixture
-def server() -> Iterator[ThreadingHTTPServer]:
-    made = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    made.asked = []  # type: ignore[attr-defined]
-    made.daemon_threads = True
-    thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield made
-    made.shutdown()
-    thread.join()
-    made.server_close()
+def answered(text: str) -> str:
+    """What `Model` replies, over a server."""
+    if "find poison" in text.rsplit("Request: ", 1)[-1] and RULE in text:
+        return "false"
+    return better() if "You improve the instructions" in text else "true"
 
 
 def test_the_command_against_a_server(
-    server: ThreadingHTTPServer, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    chat: Any, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    chat.answer = answered
     command = ["tune", "detect", "--data", str(data), "--model", "stub", "--engine", "openai"]
-    command += ["--url", f"http://127.0.0.1:{server.server_port}/v1", "--candidates", "2"]
+    command += ["--url", chat.url, "--candidates", "2"]
     assert main(command) == 0
     said = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert said["score"] == said["untouched samples"] == 1.0 and said["before"] == 0.5
@@ -290,9 +251,9 @@ def test_the_command_against_a_server(
     head, log = (made / "detect.yaml").read_text().splitlines()[:2], json.loads((made / "tuning.json").read_text())
     assert "1.0000" in head[0] and "0.5000" in head[0] and "Parent: full" in head[1]
     assert log["parent digest"] == Agents.load().digest and log["score"] == 1.0 and len(log["tried"]) >= 2
-    count, before = len(server.asked), (made / "detect.yaml").read_bytes()  # type: ignore[attr-defined]
+    count, before = len(chat.asked), (made / "detect.yaml").read_bytes()
     assert main(command) == 0 and "made before" in capsys.readouterr().out
-    assert len(server.asked) == count and (made / "detect.yaml").read_bytes() == before  # type: ignore[attr-defined]
+    assert len(chat.asked) == count and (made / "detect.yaml").read_bytes() == before
     from_there = [*command, "--prompts", str(made)]
     assert main(from_there) == 0 and "nothing was written" in capsys.readouterr().out
 
