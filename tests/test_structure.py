@@ -20,6 +20,7 @@ HOMES = {
     "decord": {"video/decord_reader.py"},
     "faiss": {"pipeline/vectors.py"},
     "pymilvus": {"pipeline/milvus_tables.py"},
+    "spacy": {"bench/cuem/entities.py"},
     "nudenet": {"pipeline/safety/nudity.py"},
     "sentence_transformers": {"pipeline/encoders.py"},
     "python_calamine": {"kg/sheets.py"},

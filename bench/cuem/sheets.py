@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from bench.cuem.entities import kept
 from bench.cuem.prefer import bare
 from bench.cuem.texts import bert_score, entity_recall, rouge_l
 from bench.cuem.wins import BARE, Win, load, standard_error, swayed
@@ -46,6 +47,7 @@ def sheet(folder: RunFolder) -> Sheet:
     """The suite's measures over what stands in the folder."""
     who, wins = load(folder)
     near, encoder = bert_scores(folder)
+    ner, names = kept(folder)
     seed = int(folder.manifest()["config"]["seed"])
 
     def win(record: Record, score: Score | None) -> float | None:
@@ -54,14 +56,20 @@ def sheet(folder: RunFolder) -> Sheet:
         found = wins.get(record.key)
         return found.value if found else None
 
-    measures = (
+    def named(record: Record, score: Score | None) -> float | None:
+        return entity_recall(names.get(digest(record.gold_answer), ()), record.answer) if record.ok else None
+
+    measures = [
         Measure("win", "win rate", win, f"against the bare model (itself 0.5), in both orders, compared by {who.get('label', 'nobody')}"),
         Measure("correct", "correct", judged, "all that the reference names; refused what must be; not found where nothing is"),
         Measure("rouge", "ROUGE-L", _rouge, "F1 of the longest common subsequence of words, without citations"),
         Measure("bert", "BERTScore", lambda r, s: near.get(r.key), f"F1 of matched token vectors ({encoder}), not rescaled, no idf"),
         Measure("entities", "entity recall", _entities, "share of the reference's names that the answer holds; without names no value"),
         Measure("evidence", "evidence", _evidence, "a document with the answer was among those that the model was given"),
-    )
+    ]
+    if ner:
+        note = f"share of the reference's entities, found by spaCy ({ner}), that the answer holds; numbers and dates left out"
+        measures.insert(5, Measure("ner", "named entities", named, note))
 
     def more(rows: Mapping[str, Sequence[Record]], scores: Mapping[str, Score], tasks: Sequence[str]) -> Sequence[Grid]:
         return [errors(rows, wins, seed), gains(rows, wins, scores, seed), orders(rows, wins), path(folder, rows), stages(folder)]

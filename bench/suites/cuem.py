@@ -13,6 +13,7 @@ from typing import Any
 
 from bench.cuem import sheets
 from bench.cuem.data import QUESTIONS, read
+from bench.cuem.entities import Entities, keep
 from bench.cuem.prefer import Preference
 from bench.cuem.sample import HOME, SETTINGS, sample_world
 from bench.cuem.texts import folded, holds
@@ -61,16 +62,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         if action.dest == "data":
             action.required, action.default = False, HOME
             action.help = f"a folder with {QUESTIONS} [the sample world in {HOME}, made on first use]"
+    parser.add_argument("--ner", type=Path, help="a local spaCy model's folder: recall of the reference's named entities (extra ner)")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Predict, judge, compare, report; 1 when no question was answered."""
     from_arguments(arguments)  # its faults, before a world is drawn
+    model = Entities(arguments.ner).opened() if arguments.ner is not None else None
     if Path(arguments.data) == HOME:
         sample_world(HOME, tell=lambda text: print(f"sample world: {text}", file=sys.stderr))
     if arguments.over is None and not arguments.collection and (Path(arguments.data) / SETTINGS).is_file():
         arguments.over = Path(arguments.data) / SETTINGS
     folder = carry_out(from_arguments(arguments))
+    if model is not None:
+        keep(folder, model)
     report(folder)
     return 0 if any(record.ok for record in folder.records().values()) else 1
 
