@@ -7,7 +7,7 @@ A prompt set is a folder: one YAML file per agent and a style.yaml. "full" holds
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -18,7 +18,7 @@ from kg.graph import Edge, Entity, Graph, Walk
 from kg.knowledge import Captions, Style, load_style
 from models.agents import Agent, Call
 from models.errors import ConfigError
-from models.prompts import Field, load_prompts
+from models.prompts import Field, Prompt, load_prompts
 from models.requests import Picture
 
 HOME = Path(__file__).parent / "prompts"
@@ -37,6 +37,22 @@ TABLE: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "judge": ("judge", ("verdict",)),
     "caption_judge": ("judge", ("verdict",)),
 }
+CONSTANT = ("persona", "subject", "phase_rule", "action_rule")  # slots that the card fills, in every prompt
+_ON_THE_WAY = ("question", "caption", "entity", "memory", "walk", "info")
+# agent → the text slots that its calls fill; and the agents that are shown `{frames}`
+SLOTS: Mapping[str, tuple[str, ...]] = {
+    "perceiver": ("question",),
+    "captioner": ("entity",),
+    "topic": ("question", "options"),
+    "expander": ("question", "caption", "memory", "entity", "neighbours"),
+    "validator": _ON_THE_WAY,
+    "validator_online": _ON_THE_WAY,
+    "summarizer": ("question", "caption", "knowledge"),
+    "answer": ("question", "caption"),
+    "judge": ("question", "gold", "predicted"),
+    "caption_judge": ("gold", "generated"),
+}
+SIGHTED = frozenset({"perceiver", "captioner", "topic", "validator_online", "summarizer", "answer"})
 Pictures = Sequence[Picture]
 Fields = Mapping[str, Field]
 
@@ -78,13 +94,10 @@ class Agents:
             what = f"holds files that are no agent's: {', '.join(sorted(given - {*TABLE, 'style'}))}" if given else "holds no prompt file"
             raise ConfigError(what, where=str(folder), remedy=f"files of a set are {', '.join(TABLE)} and style, each .yaml")
         found = load_prompts(folder, list(TABLE), fallback=HOME / "full")
-        for name, prompt in found.items():
-            if prompt.reply not in TABLE[name][1]:
-                allowed = " or ".join(repr(shape) for shape in TABLE[name][1])
-                what = f"reply: {prompt.reply!r} is no shape of the {name}'s reply"
-                raise ConfigError(what, where=f"{folder / name}.yaml", remedy=f"use {allowed}")
-        style_path = folder / "style.yaml"
-        style = load_style(style_path if style_path.exists() else HOME / "full" / "style.yaml")
+        faults = [f"{folder / name}.yaml: {fault}" for name, prompt in found.items() for fault in _misfits(name, prompt)]
+        if faults:
+            raise ConfigError(" | ".join(faults), remedy="docs/prompts.md has the table of replies and slots")
+        style = load_style(folder / "style.yaml" if "style" in given else HOME / "full" / "style.yaml")
         body = "\n".join([style.model_dump_json(), *(found[name].model_dump_json() for name in sorted(found)), card.persona])
         rows = {name: Agent(name, TABLE[name][0], prompt) for name, prompt in found.items()}
         return cls(card, style, rows, hashlib.sha256(body.encode()).hexdigest())
@@ -183,6 +196,17 @@ class Agents:
             "action_rule": f"{choose}: {action}.\n" if action else "",
             "phase_rule": f"- Of the neighbours that are of this kind, choose at most one: {phase}.\n" if phase else "",
         }
+
+
+def _misfits(name: str, prompt: Prompt) -> Iterator[str]:
+    """What an agent's prompt asks for that its calls do not bring: found here, and not by every sample for itself."""
+    shapes, texts = TABLE[name][1], (*SLOTS[name], *CONSTANT)
+    pictures = ("frames",) if name in SIGHTED else ()
+    if prompt.reply not in shapes:
+        yield f"reply: {prompt.reply!r} is no shape of the {name}'s reply: use {' or '.join(map(repr, shapes))}"
+    for key, declared, filled in (("fields", prompt.fields, texts), ("images", prompt.images, pictures)):
+        if unknown := sorted(set(declared) - set(filled)):
+            yield f"{key}: nothing fills {{{'}, {'.join(unknown)}}} for the {name}; it has {', '.join(filled) or 'none'}"
 
 
 def names_pattern(options: Sequence[str]) -> str:

@@ -19,7 +19,7 @@ from kg.dataset import Dataset
 from kg.findings import Findings
 from kg.load import load
 from kg.media import PICTURES
-from kg.names import fold
+from kg.names import fold, unseen
 
 _MISSING = frozenset({"none", "na", "n/a", "#n/a", "nan", "null", "nil"})
 
@@ -31,14 +31,14 @@ def check(folder: Path | str, media: bool = True) -> Dataset:
     if isinstance(dataset.graph, ArrayGraph):
         _homonyms(dataset.graph, findings)
         _unreachable(dataset.graph, findings)
-        _names_like_missing(dataset.graph, findings)
+        _odd_names(dataset.graph, findings)
         if media:
             _unreadable(dataset, dataset.graph, findings)
     return replace(dataset, findings=(*dataset.findings, *findings.items))
 
 
 def _homonyms(graph: ArrayGraph, findings: Findings) -> None:
-    """Names, and relations, that differ only in case, spaces or Unicode form."""
+    """Names, and relations, that look alike."""
     for what, columns in (("entity names", ("name",)), ("relations", ("relation",))):
         groups: dict[str, list[int]] = defaultdict(list)
         for number in np.unique(np.concatenate([graph.arrays[c] for c in columns])).tolist():
@@ -46,7 +46,9 @@ def _homonyms(graph: ArrayGraph, findings: Findings) -> None:
         for numbers in groups.values():
             if len(numbers) > 1:
                 spellings = " and ".join(f"{graph.text(n)!r}{_owners(graph, n) if what == 'entity names' else ''}" for n in numbers)
-                message = f"the {what} {spellings} differ only in case, spaces or Unicode form; they are kept apart"
+                message = (
+                    f"the {what} {spellings} differ only in case, spaces, Unicode form or characters that are not seen; they are kept apart"
+                )
                 findings.warn("homonym", message)
 
 
@@ -78,12 +80,17 @@ def _unreachable(graph: ArrayGraph, findings: Findings) -> None:
         findings.warn("unreachable", f"no walk from a root leads to the {entity.kind} {entity.name!r} {whose}: no search can find it")
 
 
-def _names_like_missing(graph: ArrayGraph, findings: Findings) -> None:
+def _odd_names(graph: ArrayGraph, findings: Findings) -> None:
     for number in np.unique(graph.arrays["name"]).tolist():
         name = graph.text(number)
         if name.casefold() in _MISSING:
             message = f"an entity is called {name!r}: it is loaded under that name, but other tools read it as a missing cell"
             findings.warn("name-like-missing", message)
+        if unseen(name):
+            message = (
+                f"an entity is called {name!r}: it holds characters that are not seen, or a line break; type it again if that is a slip"
+            )
+            findings.warn("unseen-characters", message)
 
 
 def _unreadable(dataset: Dataset, graph: ArrayGraph, findings: Findings) -> None:

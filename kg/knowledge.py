@@ -5,16 +5,31 @@ The wording is data: `style.yaml` of a prompt set. Knows no model.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import string
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from kg.graph import Edge, Entity, Graph, Walk
 from models.errors import ConfigError
 
 Captions = Callable[[Entity], str]
+_EDGE = ("source", "name", "relation", "condition", "information")
+# template → the slots that are filled in it; the others are plain words, put in as they stand
+SLOTS: Mapping[str, tuple[str, ...]] = {
+    "start": ("name", "info", "caption"),
+    "step": (*_EDGE, "info", "caption"),
+    "info": ("name", "info"),
+    "caption": ("name", "caption"),
+    "condition": ("condition",),
+    "information": ("information",),
+    "neighbour": _EDGE,
+    "neighbour_again": _EDGE,
+    "walk": ("number", "walk"),
+}
 
 
 class Style(BaseModel):
@@ -38,6 +53,18 @@ class Style(BaseModel):
     no_caption: str
     no_info: str
     passed_info: bool = True  # whether nodes before the end show their additional information
+
+    @model_validator(mode="after")
+    def _slots_are_filled(self) -> Self:
+        for template, slots in SLOTS.items():
+            try:
+                used = [(slot, spec, how) for _, slot, spec, how in string.Formatter().parse(getattr(self, template)) if slot is not None]
+            except ValueError as error:
+                raise ValueError(f"{template}: {error}; a brace that is no slot is written twice") from None
+            wrong = sorted({slot for slot, spec, how in used if slot not in slots or spec or how})
+            if wrong:
+                raise ValueError(f"{template}: nothing fills {{{'}, {'.join(wrong)}}}; it has {', '.join(slots)}")
+        return self
 
     def attributes(self, entity: Entity, caption: str, *, info: bool = True) -> tuple[str, str]:
         """The entity's (info, caption) as worded, "" for what it lacks."""
@@ -92,5 +119,8 @@ def load_style(path: Path) -> Style:
         return Style.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", where=str(path), remedy="a prompt set holds a style.yaml") from None
-    except (yaml.YAMLError, ValidationError) as error:
-        raise ConfigError(" ".join(str(error).split()), where=str(path)) from None
+    except ValidationError as error:
+        faults = [": ".join(filter(None, (".".join(map(str, e["loc"])), e["msg"].removeprefix("Value error, ")))) for e in error.errors()]
+        raise ConfigError("; ".join(faults), where=str(path), remedy=f"keys of a style: {', '.join(Style.model_fields)}") from None
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigError(" ".join(f"is not YAML: {error}".split()), where=str(path)) from None

@@ -72,6 +72,8 @@ def card_of(folder: Path, layout: str) -> CardFile:
     """dataset.toml, or the card shipped for the layout. A card without rules borrows the shipped rules for kinds that it names."""
     path = folder / CARD
     if not path.is_file():
+        if path.exists() or path.is_symlink():
+            raise DataError("is no file that can be read", where=str(path), remedy="put the card itself there, or take this away")
         if layout != "mh":
             raise DataError(f"has no {CARD}", where=str(folder), remedy="docs/data.md shows one to start from")
         return builtin_card(layout)[0]
@@ -90,7 +92,7 @@ def digest(folder: Path, layout: str) -> str:
         total.update(builtin_card(layout)[1].encode())
     for path in _files(folder):
         relative = path.relative_to(folder).as_posix()
-        if path in sheets:
+        if path in sheets and path.is_file():  # a pipe of that name would be waited for
             stamp = sha256(path)
         else:
             stat = path.stat(follow_symlinks=False)

@@ -94,7 +94,10 @@ def split_routes(cell: str) -> tuple[tuple[str, ...], ...]:
 
 
 def _root_folders(graph: Path, media: Media, findings: Findings) -> list[Path]:
-    folders = [p for p in sorted(graph.iterdir(), key=lambda p: natural_key(p.name)) if p.is_dir() and not p.name.startswith(".")]
+    here = [p for p in sorted(graph.iterdir(), key=lambda p: natural_key(p.name)) if not p.name.startswith(".")]
+    for broken in (p for p in here if p.is_symlink() and not p.exists()):
+        findings.error("missing-sheet", "is a link that leads nowhere, and a root may stand behind it", broken)
+    folders = [p for p in here if p.is_dir()]
     if not folders:
         findings.error("empty-folder", "holds no folder of a root; each needs Node.xlsx and Relations.xlsx", graph)
     good = []

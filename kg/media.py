@@ -49,7 +49,10 @@ class Media:
                 found = [p for p in path.iterdir() if p.suffix.lower() in PICTURES and not p.name.startswith(".")]
                 frames = tuple(sorted(found, key=lambda p: natural_key(p.name)))
                 frames = tuple(p for p in frames if self.inside(p, what, file, row))
-                if not frames:
+                for odd in (p for p in frames if not p.is_file()):  # a broken link, a folder, a pipe (which would be waited for)
+                    self._missing(odd, what, "is no file", file, row)
+                frames = tuple(p for p in frames if p.is_file())
+                if not found:
                     self._missing(path, what, "is a folder without pictures", file, row)
                 return frames
             if path.is_file():

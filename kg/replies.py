@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+
+from kg.names import visible
 
 _QUOTES = "\"'`‘’“”«»「」『』*_ \t"
 _PREFIX = re.compile(
@@ -20,7 +22,7 @@ _PREFIX = re.compile(
 )
 _BULLET = re.compile(r"^\s*(?:[-*•]\s+|\d+[.)]\s+)")
 _THINK = re.compile(r"<think>.*?(?:</think>|\Z)", re.S)
-_SEPARATORS = re.compile(r"[;；\n]+")
+_SEPARATORS = re.compile(r"([;；\n]+)")
 _VERDICT = re.compile(r"^(yes|no)(?=$|[\s]*[.,;:!。，；：！\n—–-])", re.I)
 
 
@@ -62,14 +64,14 @@ def clean(text: str) -> str:
 
 
 def fold(name: str) -> str:
-    """What two spellings of one name share: Unicode form, case, white space, surrounding quotes and a final stop."""
-    text = unicodedata.normalize("NFKC", name).strip(_QUOTES).rstrip(".。 ").strip(_QUOTES)
-    text = re.sub(r"\s*([-'’,:()])\s*", r"\1", text)
+    """What two spellings of one name share: Unicode form, case, white space, surrounding quotes, a final stop; and what is not seen."""
+    text = unicodedata.normalize("NFKC", visible(name)).strip(_QUOTES).rstrip(".。 ").strip(_QUOTES)
+    text = re.sub(r"\s*([-'’,:;()])\s*", r"\1", text)
     return re.sub(r"\s+", " ", text).casefold()
 
 
 def names(options: Sequence[str]) -> Callable[[str], Names]:
-    """A parser for one or several of `options`, separated by ``;``, ``；`` or lines."""
+    """A parser for one or several of `options`, separated by ``;``, ``；`` or lines; an option may hold these itself."""
     return _names(tuple(options))
 
 
@@ -79,6 +81,7 @@ def _names(options: tuple[str, ...]) -> Callable[[str], Names]:
     folded: dict[str, list[str]] = {}
     for option in dict.fromkeys(options):
         folded.setdefault(fold(option), []).append(option)
+    widest = max((len(_SEPARATORS.findall(option)) for option in options), default=0)
 
     def match(item: str) -> str | None:
         item = _BULLET.sub("", item).strip()
@@ -91,11 +94,21 @@ def _names(options: tuple[str, ...]) -> Callable[[str], Names]:
                 return found[0]
         return None
 
+    def pieces(text: str) -> Iterator[str]:
+        """What stands between separators; together where only that is an option."""
+        parts = _SEPARATORS.split(text)
+        at = 0
+        while at < len(parts):
+            ends = range(min(at + 2 * widest, len(parts) - 1), at, -2)
+            end = next((end for end in ends if match("".join(parts[at : end + 1])) is not None), at)
+            yield "".join(parts[at : end + 1]).strip()
+            at = end + 2
+
     def parse(reply: str) -> Names:
         chosen: dict[str, None] = {}
         dropped: list[str] = []
         said_none = False
-        for item in filter(None, (piece.strip() for piece in _SEPARATORS.split(clean(reply)))):
+        for item in filter(None, pieces(clean(reply))):
             found = match(item)
             if found is not None:
                 chosen[found] = None

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kg.findings import Findings
+from kg.names import visible
 
 Value = str | list[str] | list[list[str]] | int
 
@@ -39,6 +40,9 @@ class Line:
         name = text.strip()
         if not name and isinstance(self.values.get(column, ""), str):
             self.findings.error("empty-name", f"{column} is empty", self.file, self.number)
+        elif name and not visible(name).strip():
+            self.findings.error("empty-name", f"{column} holds only characters that are not seen: {name!r}", self.file, self.number)
+            return ""
         elif name != text:
             self.findings.warn("outer-spaces", f"{column} {text!r} is read without its outer spaces", self.file, self.number)
         return name

@@ -14,6 +14,7 @@ from pathlib import Path
 from python_calamine import CalamineError, CalamineWorkbook
 
 from kg.findings import Findings
+from kg.names import visible
 from kg.xlsx_cells import odd_cells
 
 Cell = str | int | float | bool | datetime.date | datetime.time | datetime.datetime | datetime.timedelta
@@ -39,6 +40,11 @@ class Row:
         name = cell.strip()
         if not name:
             self.findings.error("empty-name", f"{self._column(column)} is empty", self.file, self.number)
+        elif not visible(name).strip():
+            self.findings.error(
+                "empty-name", f"{self._column(column)} holds only characters that are not seen: {name!r}", self.file, self.number
+            )
+            return ""
         elif name != cell:
             self.findings.warn("outer-spaces", f"{self._column(column)} {cell!r} is read without its outer spaces", self.file, self.number)
         return name

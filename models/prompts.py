@@ -96,7 +96,7 @@ def load_prompt(path: Path) -> Prompt:
         return Prompt.model_validate(dict(raw, name=path.stem))
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", where=str(path), remedy="a prompt set holds one file per agent") from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"is not YAML: {error}".replace("\n", " "), where=str(path)) from None
     except (TypeError, ValueError) as error:
         if isinstance(error, ValidationError):
@@ -114,7 +114,7 @@ def load_prompts(folder: Path, names: Sequence[str], fallback: Path | None = Non
         raise ConfigError(f"no such folder of prompts: {folder}", remedy="give a folder of YAML files, or leave --prompts out")
     for name in names:
         path = folder / f"{name}.yaml"
-        if not path.exists() and fallback is not None:
+        if not path.exists() and not path.is_symlink() and fallback is not None:  # a broken link is no file that was left out
             path = fallback / f"{name}.yaml"
         try:
             found[name] = load_prompt(path)

@@ -41,7 +41,7 @@ def test_a_sound_data_set_has_no_findings(mh: Any) -> None:
     assert check(mh.write()).findings == ()
 
 
-@pytest.mark.parametrize("other", ["calm phase", "Calm  Phase", "Ｃalm Phase", "CalmPhase"])
+@pytest.mark.parametrize("other", ["calm phase", "Calm  Phase", "Ｃalm Phase", "CalmPhase", "Calm\u00a0Phase"])
 def test_names_that_look_alike_are_told_apart_and_told(mh: Any, other: str) -> None:
     mh.nodes["Oru"].append((other, "", "", "", ""))
     mh.relations["Oru"].append(("Oru", "has attack phase of", "", "", other))
@@ -55,6 +55,28 @@ def test_composed_and_decomposed_letters_are_homonyms(mh: Any) -> None:
     mh.nodes["Vex"] += [("Caf\xe9", "", "", "", ""), ("Cafe\u0301", "", "", "", "")]
     mh.relations["Vex"] += [("Vex", "has attack action of", "", "", n) for n in ("Caf\xe9", "Cafe\u0301")]
     assert [f.code for f in check(mh.write()).findings] == ["homonym"]
+
+
+@pytest.mark.parametrize("other", ["Calm\u200b Phase", "\u202eCalm Phase", "Calm Pha\u00adse", "calm\nphase", "Calm Phase\x07"])
+def test_characters_that_are_not_seen_are_told(mh: Any, other: str) -> None:
+    mh.nodes["Oru"].append((other, "", "", "", ""))
+    mh.relations["Oru"].append(("Oru", "has attack phase of", "", "", other))
+    d = check(mh.write())
+    assert {f.code for f in d.findings} == {"homonym", "unseen-characters"} and all(repr(other) in f.message for f in d.findings)
+    assert d.graph.find(other, "Oru") != d.graph.find("Calm Phase", "Oru")
+
+
+@pytest.mark.parametrize("blank", ["\u200b", "\u202e \u2066", "\x01"])
+def test_a_name_of_which_nothing_is_seen_is_empty(mh: Any, blank: str) -> None:
+    mh.nodes["Oru"].append((blank, "", "", "", ""))
+    assert [(f.level, f.code, f.row) for f in check(mh.write()).findings] == [("error", "empty-name", 7)]
+
+
+def test_letters_of_every_direction_are_plain_names(mh: Any) -> None:
+    for name in ("\u05e9\u05dc\u05d5\u05dd", "\u9ed2\u9f8d", "\U0001f409"):
+        mh.nodes["Oru"].append((name, "", "", "", ""))
+        mh.relations["Oru"].append(("Oru", "has attack phase of", "", "", name))
+    assert check(mh.write()).findings == ()
 
 
 def test_relations_that_look_alike_are_told(mh: Any) -> None:

@@ -18,6 +18,7 @@ from kg.arrays import ArrayGraph
 from kg.convert import convert
 from kg.dataset import Dataset
 from kg.load import load
+from kg.names import visible
 from models.errors import DataError
 
 
@@ -47,7 +48,7 @@ def content(d: Dataset) -> tuple[Any, ...]:
 
 
 ANY = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
-NAME = ANY.map(str.strip).filter(bool)
+NAME = ANY.map(str.strip).filter(lambda n: bool(visible(n).strip()))
 STEP = NAME.filter(lambda n: not set(n) & set(";>"))
 ROOT = st.text(st.characters(categories=["L", "N", "P", "Zs"], exclude_characters="/\\;>"), min_size=1, max_size=6).map(str.strip)
 ROOTS = st.lists(ROOT.filter(lambda n: bool(n) and not n.startswith(".")), min_size=1, max_size=3, unique=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from kg.check import check
 from kg.load import load
 from kg.media import natural_key
 from models.errors import DataError
@@ -121,3 +124,62 @@ def test_the_digest_sees_sheets_card_and_media(mh: Any) -> None:
     after = load(mh.write()).digest
     path.unlink()
     assert load(mh.folder).digest not in (before, after)
+
+
+def pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def folder(path: Path) -> None:
+    path.mkdir()
+
+
+def broken(path: Path) -> None:
+    path.symlink_to("nowhere")
+
+
+ODD = pytest.mark.parametrize("make", [pipe, folder, broken])
+
+
+@ODD
+def test_what_is_no_file_among_frames_is_left_out_and_told(mh: Any, make: Callable[[Path], None]) -> None:
+    frames = mh.folder / "mmkg" / "Oru" / "Knowledge_Images" / "leap"
+    mh.nodes["Oru"][2] = ("Leap", "leap", "", "", "")
+    mh.write()
+    frames.mkdir(parents=True)
+    Image.new("RGB", (8, 8)).save(frames / "2.png")
+    make(frames / "1.png")
+    d = check(mh.folder)  # opens what is left: a pipe would be waited for
+    assert [f.code for f in d.findings] == ["missing-media"] and "leap/1.png is no file" in d.findings[0].message
+    leap = d.graph.find("Leap", "Oru")
+    assert leap is not None and [p.name for p in d.graph.entity(leap).images] == ["2.png"]
+
+
+@ODD
+@pytest.mark.parametrize("name", ["mmkg/Oru/other.xlsx", "questions_mh/other.xlsx", "notes.txt"])
+def test_odd_things_beside_the_sheets_do_no_harm(mh: Any, make: Callable[[Path], None], name: str) -> None:
+    make(mh.write() / name)
+    assert not load(mh.folder).findings
+
+
+@ODD
+@pytest.mark.parametrize("name", ["mmkg/Oru/Node.xlsx", "mmkg/Vex/Relations.xlsx"])
+def test_a_sheet_that_is_no_file_is_missing(mh: Any, make: Callable[[Path], None], name: str) -> None:
+    (mh.write() / name).unlink()
+    make(mh.folder / name)
+    assert {"missing-sheet"} <= {f.code for f in check(mh.folder).findings if f.level == "error"}
+
+
+@ODD
+def test_a_card_that_is_no_file_is_not_passed_over(mh: Any, make: Callable[[Path], None]) -> None:
+    make(mh.write() / "dataset.toml")
+    with pytest.raises(DataError, match=r"dataset\.toml: is no file"):
+        load(mh.folder)
+
+
+def test_a_root_behind_a_broken_link_is_not_passed_over(mh: Any) -> None:
+    for name in ("gone", "Zed"):
+        (mh.write() / "mmkg" / "Zed").unlink(missing_ok=True)
+        (mh.folder / "mmkg" / "Zed").symlink_to(name)  # the second is a loop
+        with pytest.raises(DataError, match="mmkg/Zed: is a link that leads nowhere"):
+            load(mh.folder)

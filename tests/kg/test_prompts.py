@@ -1,12 +1,14 @@
 """Prompt sets: declared fields, shapes of replies, special tokens in what users bring."""
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import yaml
 
-from kg.agents import HOME, TABLE, Agents, Scene, names_pattern
+from kg.agents import CONSTANT, HOME, SIGHTED, SLOTS, TABLE, Agents, Scene, names_pattern
 from kg.dataset import Card
 from kg.graph import Edge, Entity, Walk
 from models.agents import Call
@@ -51,14 +53,51 @@ def test_a_folder_replaces_some_files_and_changes_the_digest(tmp_path: Path) -> 
         ("reply: names\nbody: hello\n", "no shape of the judge's reply"),
         ("body: [unclosed\n", "is not YAML"),
         ("- a list\n", "judge.yaml"),
-        ("reply: verdict\nfields: [nonsense]\nbody: '{nonsense}'\n", "nonsense"),
+        ("reply: verdict\nfields: [nonsense]\nbody: '{nonsense}'\n", "nothing fills {nonsense}"),
+        ("reply: verdict\nfields: [memory]\nbody: '{memory}'\n", "it has question, gold, predicted, persona"),
+        ("reply: verdict\nimages: [frames]\nbody: '{frames}'\n", "nothing fills {frames} for the judge; it has none"),
+        ("reply: verdict\nbody: " + "[" * 3000, "judge.yaml: is not YAML"),
+        (b"\xff\xfe\x00", "judge.yaml: is not YAML"),
     ],
 )
-def test_faults_name_the_file(tmp_path: Path, text: str, said: str) -> None:
-    (tmp_path / "judge.yaml").write_text(text)
+def test_faults_name_the_file(tmp_path: Path, text: str | bytes, said: str) -> None:
+    (tmp_path / "judge.yaml").write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(ConfigError) as caught:
-        Agents.load(CARD, tmp_path).judge_answer("q", "a", "b")
-    assert said in str(caught.value)
+        Agents.load(CARD, tmp_path)
+    assert said in str(caught.value) and "judge.yaml" in str(caught.value)
+
+
+@pytest.mark.parametrize(("agent", "row"), list(TABLE.items()))
+def test_every_slot_of_the_table_can_be_used_and_no_other(tmp_path: Path, agent: str, row: tuple[str, tuple[str, ...]]) -> None:
+    texts, pictures = [*SLOTS[agent], *CONSTANT], ["frames"] if agent in SIGHTED else []
+    body = " ".join(f"{{{slot}}}" for slot in texts + pictures)
+    (tmp_path / f"{agent}.yaml").write_text(json.dumps({"reply": row[1][0], "fields": texts, "images": pictures, "body": body}))
+    Agents.load(CARD, tmp_path)
+    for swapped in ({"fields": texts + pictures, "images": []}, {"fields": texts[1:], "images": [*pictures, texts[0]]}):
+        if pictures or swapped["images"]:
+            (tmp_path / f"{agent}.yaml").write_text(json.dumps({"reply": row[1][0], "body": body, **swapped}))
+            with pytest.raises(ConfigError, match=f"nothing fills .* for the {agent}"):
+                Agents.load(CARD, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [("start", "{nmae}"), ("start", "{name"), ("step", "{name.__class__}"), ("info", "{info!r}"), ("walk", "{walk:>99}"), ("start", "{}")],
+)
+def test_a_style_that_nothing_fills_is_refused(tmp_path: Path, key: str, text: str) -> None:
+    style = yaml.safe_load((HOME / "full" / "style.yaml").read_text())
+    (tmp_path / "style.yaml").write_text(json.dumps({**style, key: text}))
+    with pytest.raises(ConfigError, match=rf"style\.yaml: {key}: "):
+        Agents.load(CARD, tmp_path)
+    (tmp_path / "style.yaml").write_text(json.dumps({**style, key: "{{so}}", "nothing": "{as it stands}"}))
+    Agents.load(CARD, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["judge", "style"])
+def test_a_broken_link_is_no_file_that_was_left_out(tmp_path: Path, name: str) -> None:
+    (tmp_path / f"{name}.yaml").symlink_to("nowhere")
+    with pytest.raises(ConfigError, match=f"{name}.yaml: cannot be read"):
+        Agents.load(CARD, tmp_path)
 
 
 def test_an_unknown_set_is_answered_with_the_known_ones() -> None:

@@ -42,6 +42,29 @@ def test_what_is_on_no_list_is_dropped_and_never_guessed(reply: str) -> None:
     assert found.unclear
 
 
+@pytest.mark.parametrize(
+    ("reply", "chosen", "dropped"),
+    [
+        ("Leap; Hit; run", ("Leap; Hit", "run"), ()),
+        ("leap；Hit;run", ("Leap; Hit", "run"), ()),
+        ("1. Leap; Hit\n2. run", ("Leap; Hit", "run"), ()),
+        ("Hit; run; Leap", ("Hit", "run"), ("Leap",)),
+        ("A\nB; run; Hit", ("A\nB", "run", "Hit"), ()),
+        ("run; Hit; run; fall", ("run", "Hit; run; fall"), ()),
+    ],
+)
+def test_an_option_may_hold_separators(reply: str, chosen: tuple[str, ...], dropped: tuple[str, ...]) -> None:
+    found = names(["Leap; Hit", "run", "Hit", "A\nB", "Hit; run; fall"])(reply)
+    assert (found.chosen, found.dropped) == (chosen, dropped)
+
+
+@pytest.mark.parametrize("reply", ["Leap", "Le\u200bap", "\u2066Leap\u2069"])
+def test_what_is_not_seen_parts_no_name_from_its_reply(reply: str) -> None:
+    assert names(["Leap", "Bite"])(reply).chosen == ("Leap",)
+    assert names(["Le\u200bap", "Bite"])(reply).chosen == ("Le\u200bap",)
+    assert names(["Leap", "Le\u200bap"])(reply).chosen == ((reply,) if reply in ("Leap", "Le\u200bap") else ())
+
+
 def test_none_is_an_answer_and_silence_is_not() -> None:
     parse = names(["Bite"])
     assert parse("None.").none and not parse("None.").unclear
