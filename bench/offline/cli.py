@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from bench.offline.parts import EXTRA, PARTS, chosen
-from bench.offline.run import Seen, Watches, available, run_part, self_test
+from bench.offline.run import Seen, Watches, available, check_keep, run_part, self_test
 from models.errors import ConfigError
 
 
@@ -27,12 +27,15 @@ def run(args: argparse.Namespace) -> int:
         parts = chosen([name.strip() for name in args.parts.split(",") if name.strip()])
     except KeyError as error:
         raise ConfigError(f"no part {error.args[0]!r}", remedy=f"parts: {', '.join(one.name for one in (*PARTS, *EXTRA))}") from None
+    keep = args.keep.absolute() if args.keep is not None else None
+    if keep is not None:
+        check_keep(keep, parts)
     watches = available()
     awake = self_test(watches)
     results = []
     for part in parts:
         print(f"{part.name}: {part.about} …", file=sys.stderr, flush=True)
-        results.append(run_part(part, watches, args.keep.absolute() if args.keep is not None else None))
+        results.append(run_part(part, watches, keep))
     good = verdict(watches, awake, results)
     if args.json:
         print(json.dumps({"good": good, "watches": asdict(watches), "self_test": awake, "parts": [asdict(one) for one in results]}))

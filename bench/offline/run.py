@@ -19,6 +19,7 @@ from pathlib import Path
 
 from bench.offline import traced
 from bench.offline.parts import ROOT, Part, planted
+from bench.sealed.items import nearest
 from models.environment import GUARD
 from models.errors import ConfigError
 
@@ -84,6 +85,8 @@ def run_part(part: Part, watches: Watches, keep: Path | None = None) -> Seen:
     why = part.why_not()
     if why:
         return Seen(part.name, skipped=why)
+    if keep is not None:
+        check_keep(keep, [part])
     with tempfile.TemporaryDirectory(prefix=f"offline-{part.name}-", ignore_cleanup_errors=True) as made:
         folder = _emptied(keep / part.name) if keep is not None else Path(made)
         seen = _watched(part.name, folder, lambda work: part.commands(sys.executable, work), watches, part.seconds)
@@ -113,11 +116,23 @@ def self_test(watches: Watches) -> dict[str, bool | None]:
     return found
 
 
-def _emptied(folder: Path) -> Path:
-    """The folder, without what an earlier proof left in it. Raises ConfigError when it holds anything else."""
-    if folder.exists() and any(folder.iterdir()):
-        if not (folder / "notes" / "orders.json").is_file():
+def check_keep(keep: Path, parts: Sequence[Part]) -> None:
+    """Raises ConfigError for a place where the parts' folders cannot be kept: before the first part has run, not after the last."""
+    nearest(keep, "--keep")
+    try:
+        keep.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"--keep={keep} cannot be made: {error.strerror}", remedy="give another folder") from None
+    for part in parts:
+        folder = keep / part.name
+        nearest(folder, "--keep")
+        if folder.exists() and any(folder.iterdir()) and not (folder / "notes" / "orders.json").is_file():
             raise ConfigError("is not empty, and no earlier proof's", where=str(folder), remedy="give --keep a new folder")
+
+
+def _emptied(folder: Path) -> Path:
+    """The folder, without what an earlier proof left in it."""
+    if folder.exists():
         shutil.rmtree(folder)
     return folder
 

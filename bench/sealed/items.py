@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from models.errors import ConfigError
+from models.errors import ConfigError, DataError
 
 Kind = Literal["project", "package", "weights", "model", "data", "files"]
 GATED = ("weights", "model", "data", "files")  # kinds that are not carried without a licence
@@ -49,7 +49,22 @@ class Item:
 
     @property
     def size(self) -> int:
-        return len(self.source) if isinstance(self.source, bytes) else self.source.stat().st_size
+        """Raises DataError for a file that is gone."""
+        return len(self.source) if isinstance(self.source, bytes) else look(self.source).st_size
+
+
+def look(source: Path) -> os.stat_result:
+    """What the disk says of a file that is to be carried. Raises DataError."""
+    try:
+        return source.stat()
+    except OSError as error:
+        raise gone(source, error) from None
+
+
+def gone(source: Path, error: OSError) -> DataError:
+    """A file that was there when the list was made, and cannot be read now."""
+    what = f"cannot be read any more: {error.strerror}"
+    return DataError(what, where=str(source), remedy="was it removed, or its medium pulled out? run the same command again")
 
 
 def apart(items: Sequence[Item], out: Path) -> None:

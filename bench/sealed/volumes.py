@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.sealed.items import Item
+from bench.sealed.items import Item, gone, look
 from bench.sealed.unpacker.copying import Copier, Piece
 from bench.sealed.unpacker.errors import BadPart
 from bench.sealed.unpacker.manifest import Part
@@ -75,7 +75,7 @@ class Volumes:
         """Stores an item's contents unless they are there; its sha256. Raises DataError when it changes or cannot be read meanwhile."""
         size = item.size
         if size <= min(SMALL, self.limit // 8):
-            sha = self._small(item.source if isinstance(item.source, bytes) else item.source.read_bytes())
+            sha = self._small(_raw(item.source))
         elif isinstance(item.source, bytes):
             half = self.out / ".half-source"
             half.write_bytes(item.source)
@@ -137,7 +137,7 @@ class Volumes:
     # ---- large ones ----
 
     def _large(self, source: Path, size: int, name: str) -> str:
-        stat = source.stat()
+        stat = look(source)
         seen = (str(source.resolve()), stat.st_ino, size, stat.st_mtime_ns)
         if seen in self.by_source:
             return self.by_source[seen].sha256
@@ -151,7 +151,7 @@ class Volumes:
             stored = self._write_large(source, size, plain, seen)
         except BadPart as error:
             raise DataError(str(error), where=str(source), remedy="is it being written? run the same command again") from None
-        after = source.stat()
+        after = look(source)
         if (after.st_size, after.st_mtime_ns) != (size, stat.st_mtime_ns):
             raise DataError("changed while it was being read", where=str(source), remedy="run the same command again")
         self._remember(stored)
@@ -237,3 +237,12 @@ class Volumes:
         for one in found:
             if all(part.medium in self.media for part in one.parts):
                 self._know(one)
+
+
+def _raw(source: Path | bytes) -> bytes:
+    if isinstance(source, bytes):
+        return source
+    try:
+        return source.read_bytes()
+    except OSError as error:
+        raise gone(source, error) from None

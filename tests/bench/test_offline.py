@@ -385,3 +385,25 @@ def test_a_whole_part_stays_silent() -> None:
 def test_loopback_can_be_bound_as_the_suite_needs_it() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         assert server.getsockname()[0] == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("keep", "said"),
+    [
+        ("taken", "is a file"),
+        ("taken/x", "is no folder"),
+        ("mine", "no earlier proof's"),
+        ("/proc/x", "cannot be made"),
+        ("n" * 300, "too long"),
+    ],
+)
+def test_where_notes_cannot_be_kept_is_told_before_anything_runs(
+    keep: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(cli, "self_test", lambda watches: pytest.fail("the watches were set up"))
+    (tmp_path / "taken").write_text("mine")
+    (tmp_path / "mine/doctor").mkdir(parents=True)
+    (tmp_path / "mine/doctor/letter").write_text("mine")
+    assert main(["test-offline", "--parts", "video,doctor", "--keep", keep]) == 2
+    assert said in capsys.readouterr().err and (tmp_path / "mine/doctor/letter").read_text() == "mine"

@@ -9,13 +9,18 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bench.sealed.items import Item
 from bench.sealed.pack import Contents, write
-from bench.sealed.volumes import JOURNAL, parse_size
+from bench.sealed.unpacker.check import verify
+from bench.sealed.unpacker.copying import Copier
+from bench.sealed.unpacker.manifest import read_bundle
+from bench.sealed.volumes import JOURNAL, Volumes, parse_size
 from models.errors import ConfigError, DataError
 
 VOLUME = 700_000
@@ -159,16 +164,10 @@ def test_made_again_writes_nothing_and_goes_on_after_a_kill(contents: Contents, 
 
 
 def _verified(out: Path) -> bool:
-    from bench.sealed.unpacker.check import verify
-    from bench.sealed.unpacker.copying import Copier
-    from bench.sealed.unpacker.manifest import read_bundle
-
     return verify(read_bundle([out]), Copier()) == []
 
 
 def test_a_smaller_bundle_in_the_same_place_leaves_nothing_behind(contents: Contents, tmp_path: Path) -> None:
-    from dataclasses import replace
-
     write(contents, tmp_path / "out", VOLUME)
     less = replace(contents, items=tuple(one for one in contents.items if "models" not in one.path))
     write(less, tmp_path / "out", VOLUME)
@@ -179,10 +178,6 @@ def test_a_smaller_bundle_in_the_same_place_leaves_nothing_behind(contents: Cont
 @pytest.mark.parametrize("limit", [64_000, 100_000, 3_000_000])
 def test_any_size_of_volume_holds(contents: Contents, tmp_path: Path, limit: int) -> None:
     """Also smaller than one file, whether it lies on the disk or comes out of git."""
-    from dataclasses import replace
-
-    from bench.sealed.items import Item
-
     more = (*contents.items, Item("blob.bin", bytes(range(256)) * 2000, contents.root.id))
     write(replace(contents, items=more), tmp_path / "out", limit)
     sizes = [sum(one.stat().st_size for one in volume.iterdir()) for volume in (tmp_path / "out").glob("volume-*")]
@@ -200,11 +195,6 @@ def test_made_again_for_smaller_media(contents: Contents, tmp_path: Path) -> Non
 
 
 def test_a_source_that_changes_meanwhile(contents: Contents, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dataclasses import replace
-
-    from bench.sealed.items import Item
-    from bench.sealed.unpacker.copying import Copier
-
     source = tmp_path / "growing.safetensors"
     source.write_bytes(bytes(600_000))
     pour = Copier.pour
@@ -217,6 +207,23 @@ def test_a_source_that_changes_meanwhile(contents: Contents, tmp_path: Path, mon
     monkeypatch.setattr(Copier, "pour", touched)
     with pytest.raises(DataError, match="changed while"):
         write(replace(contents, items=(Item("carried/data/x", source, "data:Flüsse"),)), tmp_path / "out", VOLUME)
+
+
+@pytest.mark.parametrize("size", [10, 600_000])
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+def test_a_source_that_is_gone(contents: Contents, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, when: str) -> None:
+    source = tmp_path / "away.bin"
+    source.write_bytes(bytes(size))
+    items = (*contents.items, Item("carried/data/x", source, "data:Flüsse"))
+    write(replace(contents, items=items[:-1]), tmp_path / "out", VOLUME)
+    if when == "before":
+        source.unlink()
+    else:
+        add = Volumes.add
+        monkeypatch.setattr(Volumes, "add", lambda self, item: (item.source == source and source.unlink(), add(self, item))[1])
+    with pytest.raises(DataError, match=r"away\.bin.*cannot be read any more: No such file.*run the same command again"):
+        write(replace(contents, items=items), tmp_path / "out", VOLUME)
+    assert _verified(tmp_path / "out"), "the bundle of before is still whole"
 
 
 @pytest.mark.parametrize(("text", "size"), [("4G", 4 * 10**9), ("4.7GB", 4_700_000_000), ("4GiB", 2**32), ("700m", 700 * 10**6)])
