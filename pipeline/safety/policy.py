@@ -101,7 +101,7 @@ class Policy:
             return Verdict(STAGE, 0.0, 1.0, "the policy holds no entry")
         vectors = self._text.encode([told(query, tags), query])
         texts = np.maximum(now.texts @ vectors[0], now.bare @ vectors[1]) if query.strip() or tags else np.zeros(len(now.entries))
-        seen = dict(zip(now.pictured, self._pictures(now, pictures), strict=True)) if pictures else {}
+        seen = dict(zip(now.pictured, self._pictures(now, pictures), strict=True)) if pictures and now.pictured else {}
         best = Verdict(STAGE, 0.0, 1.0, "no entry is close")
         for i, entry in enumerate(now.entries):
             verdict = self._verdict(entry, float(texts[i]), seen.get(i), bool(query.strip()))
