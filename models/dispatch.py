@@ -1,6 +1,6 @@
 """Between driver and engines: the journal first, then one flight per distinct call, then the engine; settled in groups.
 
-Replies that arrive together are journalled in one transaction and only then handed over. Knows nothing of episodes.
+Replies that arrive together are journalled in one transaction (a crowd in several) and only then handed over. Knows nothing of episodes.
 """
 
 from __future__ import annotations
@@ -127,19 +127,24 @@ class Dispatcher:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._wake.wait(), seconds)
 
-    def settle(self) -> None:
-        """Journals what has arrived, then hands it over. Raises what ended an engine."""
-        self._wake.clear()
-        arrived = self._arrived
+    def settle(self, most: int | None = None) -> None:
+        """Journals what has arrived, then hands it over; of a crowd the first `most`, and `wait` returns at once for the rest.
+
+        Raises what ended an engine.
+        """
+        arrived = self._arrived[:most]
         self._write(arrived)
-        self._arrived = []  # only now: what Ctrl-C finds here is written by `stop`
+        del self._arrived[:most]  # only now: what Ctrl-C finds here is written by `stop`
+        if not self._arrived:
+            self._wake.clear()
         for flight, record in arrived:
             self._release(flight, record.result)
         if self._fatal is not None:
             raise self._fatal
 
-    def settle_uses(self) -> None:
-        if self._uses and not self._arrived:
+    def settle_uses(self, sample: str) -> None:
+        """Before a sample's outcome is told: the journal knows which calls it made."""
+        if any(use.sample == sample for use in self._uses):
             self._write([])
 
     def _write(self, arrived: list[tuple[Flight, Record]]) -> None:

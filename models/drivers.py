@@ -26,6 +26,9 @@ from models.requests import Completion
 
 T = TypeVar("T")
 AGAIN = 0.02  # seconds until a source that had nothing is asked again
+# Samples moved, and replies taken up, before what they ask is sent. All at once, a server that has answered a crowd would stand idle until
+# the last of it is read; one at a time, ranks are not held against each other and every reply is a transaction of the journal.
+STRIDE = 4
 
 
 @dataclass(frozen=True)
@@ -174,18 +177,18 @@ class _Driver(Generic[T]):
                 self._opened.append(engine)
                 await engine.open()
         while True:
-            self._advance()
+            more = self._advance()
             self._calls.pump()
-            if not self._live and not self._held_up:
+            if not self._live and not self._held_up and not more:
                 break
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 self._expire()
-            elif not self._calls.run_batches(self._tell):
-                await self._calls.wait(min(left or AGAIN, AGAIN) if self._held_up else left)
+            elif more or self._calls.run_batches(self._tell):
+                await asyncio.sleep(0)  # what has been asked goes out
             else:
-                await asyncio.sleep(0)
-            self._calls.settle()
+                await self._calls.wait(min(left or AGAIN, AGAIN) if self._held_up else left)
+            self._calls.settle(STRIDE)
             self._tell()
         self._calls.settle()
         return self._outcomes
@@ -200,27 +203,32 @@ class _Driver(Generic[T]):
             for engine in self._opened:
                 await engine.close()
 
-    def _advance(self) -> None:
-        """Moves every sample that can move, and takes in new ones."""
-        while True:
-            while self._ready:
+    def _advance(self) -> bool:
+        """Moves some of the samples that can move, then takes in new ones; whether there may be more to move at once."""
+        for _ in range(STRIDE):
+            if self._ready:
                 self._resume(self._ready.popleft())
-            if self._exhausted or len(self._live) >= self._limits.live:
-                return
-            try:
-                item = next(self._source)
-            except StopIteration:
-                self._exhausted, self._held_up = True, False
-                return
-            self._held_up = item is None
-            if item is None:
-                return
-            name, episode = item
-            if name in self._ids:
-                raise ConfigError(f"two samples are called {name!r}", remedy="give every row an id of its own")
-            self._ids.add(name)
-            self._live[name] = sample = _Sample(name, len(self._ids), episode, time.monotonic())
-            self._step(sample, None, None)
+            elif self._exhausted or len(self._live) >= self._limits.live or not self._take_in():
+                return False
+        return True
+
+    def _take_in(self) -> bool:
+        """The next sample of the source, if it has one now."""
+        try:
+            item = next(self._source)
+        except StopIteration:
+            self._exhausted, self._held_up = True, False
+            return False
+        self._held_up = item is None
+        if item is None:
+            return False
+        name, episode = item
+        if name in self._ids:
+            raise ConfigError(f"two samples are called {name!r}", remedy="give every row an id of its own")
+        self._ids.add(name)
+        self._live[name] = sample = _Sample(name, len(self._ids), episode, time.monotonic())
+        self._step(sample, None, None)
+        return True
 
     def _resume(self, sample: _Sample[T]) -> None:
         """All calls of a round trip are back: parse them in order, or throw the first failure."""
@@ -298,7 +306,7 @@ class _Driver(Generic[T]):
         outcome: Outcome[T] = Outcome(value, failure, sample.calls, sample.reused, sample.rounds, *times)
         self._done += 1
         self._failed += failure is not None
-        self._calls.settle_uses()
+        self._calls.settle_uses(sample.id)
         if self._keep:
             self._outcomes[sample.id] = outcome
         if self._on_done is not None:

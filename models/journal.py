@@ -34,6 +34,8 @@ CREATE TABLE uses (
     sample TEXT NOT NULL, step INTEGER NOT NULL, position INTEGER NOT NULL, key TEXT NOT NULL, PRIMARY KEY (sample, step, position));
 """
 _FROM_1 = "ALTER TABLE calls ADD COLUMN waited REAL NOT NULL DEFAULT 0;"
+_FOLD = 10_000  # pages (40 MB) of the write-ahead log until it is folded into the file: each time the run stands still for the disk
+_INSERT_CALL = f"INSERT OR IGNORE INTO calls VALUES ({', '.join('?' * 17)})"
 _CALL_COLUMNS = (
     "key, engine, role, stage, sample, round, started, seconds, first_token_seconds, prompt_tokens, output_tokens, cached_tokens,"
     " finish, probs, text, {waited}"
@@ -90,6 +92,7 @@ class Journal:
             if writable:
                 self._db.execute("PRAGMA journal_mode=WAL")
                 self._db.execute("PRAGMA synchronous=NORMAL")
+                self._db.execute(f"PRAGMA wal_autocheckpoint={_FOLD}")
             self._prepare(writable)
         except sqlite3.Error as error:
             self._release()
@@ -156,7 +159,7 @@ class Journal:
             return
         tokens = (got.prompt_tokens, got.output_tokens, got.cached_tokens)
         values = (*head, got.first_token_seconds, *tokens, got.finish, json.dumps(got.probs), _clean(got.text), describe(request))
-        self._db.execute(f"INSERT OR IGNORE INTO calls VALUES ({', '.join('?' * 17)})", (*values, record.waited))
+        self._db.execute(_INSERT_CALL, (*values, record.waited))
 
     def calls(self) -> Iterator[Record]:
         """Every completed call, in the order of completion."""

@@ -231,6 +231,8 @@ class OpenAIServer:
             self._pace.ended()
 
     def _usable(self) -> list[int]:
+        if len(self.urls) == 1:
+            return [0]
         now = time.monotonic()
         return [i for i, until in enumerate(self._resting) if until <= now] or list(range(len(self.urls)))
 

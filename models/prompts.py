@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,7 @@ class Prompt(BaseModel):
     def _parts(self, template: str, fields: Mapping[str, Field]) -> list[Part]:
         parts: list[Part] = []
         text = ""
-        for i, piece in enumerate(_SLOT.split(template)):
+        for i, piece in enumerate(_pieces(template)):
             value: Field = fields[piece] if i % 2 else piece
             if isinstance(value, str):
                 text += escape_special(value) if i % 2 else value
@@ -80,13 +81,19 @@ class Prompt(BaseModel):
         return parts
 
 
+@lru_cache(maxsize=1024)
+def _pieces(template: str) -> tuple[str, ...]:
+    """Text and names of slots in turn."""
+    return tuple(_SLOT.split(template))
+
+
 # <|image_pad|>, <|im_start|>, <img>, <IMG_CONTEXT> … typed by a user or held by a data set must not become slots of the chat format.
 _SPECIAL = re.compile(r"<(\|[a-zA-Z0-9_]+\||/?img|IMG_CONTEXT|/?image|/?video|/?s|/?tool_call)>")
 
 
 def escape_special(text: str) -> str:
     """Text in which no chat or vision token of a known family can be read as one: a zero-width space breaks it up."""
-    return _SPECIAL.sub("<\u200b\\1>", text)
+    return _SPECIAL.sub("<\u200b\\1>", text) if "<" in text else text
 
 
 def load_prompt(path: Path) -> Prompt:

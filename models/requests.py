@@ -35,6 +35,8 @@ def _digest(path: str, size: int, mtime_ns: int) -> str:
     return sha256(Path(path))
 
 
+_written = json.JSONEncoder(ensure_ascii=False).encode  # json.dumps makes an encoder each time
+
 Part = str | Picture
 
 
@@ -97,7 +99,7 @@ class Request:
                 self.decoding.probe,
             ],
         ]
-        return hashlib.sha256(json.dumps(body, ensure_ascii=False).encode("utf-8", "surrogatepass")).hexdigest()
+        return hashlib.sha256(_written(body).encode("utf-8", "surrogatepass")).hexdigest()
 
     def with_decoding(self, **changes: object) -> Request:
         return replace(self, decoding=replace(self.decoding, **changes))  # type: ignore[arg-type]

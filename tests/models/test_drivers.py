@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.agents import Call, ask
-from models.drivers import Limits, run
+from models.drivers import STRIDE, Limits, run
 from models.engines import BatchEngine, ServerEngine
 from models.errors import CallFailed, ConfigError, ModelError
 from models.journal import Journal
@@ -363,3 +363,28 @@ def test_time_in_the_queue_is_recorded(journal):
     run([("a", episode())], {"agent": engine}, journal)
     waits = sorted(record.waited for record in journal.calls())
     assert len(waits) == 2 and 0 <= waits[0] < waits[1]
+
+
+def test_a_crowd_is_taken_up_a_few_at_a_time(journal, monkeypatch):
+    """Calls go out while later samples are still to be looked at, and while later replies of a crowd are still to be journalled."""
+    events = []
+    record = journal.record
+    monkeypatch.setattr(journal, "record", lambda done, uses=(): (events.append(("kept", len(done))), record(done, uses)))
+
+    class Noting(Streamed):
+        async def complete(self, request):
+            events.append(("sent", request.text))
+            return await super().complete(request)
+
+    def samples():
+        for i in range(40):
+            events.append(("begun", i))
+            yield f"s{i}", tree(f"t{i:02}", 2)
+
+    engine = Noting(lambda text: "x", delay=lambda text: 20, slots=40)
+    outcomes = run(samples(), {"agent": engine}, journal)
+    assert all(outcome.ok for outcome in outcomes.values())
+    assert events.index(("sent", "t00")) < events.index(("begun", 2 * STRIDE))
+    kept = [(at, number) for at, (what, number) in enumerate(events) if what == "kept" and number]
+    assert max(number for _, number in kept) == STRIDE and sum(number for _, number in kept) == 80
+    assert events.index(("sent", "t000")) < kept[2][0], "what the first replies lead to waits for no more than the next few"
