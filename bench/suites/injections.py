@@ -33,7 +33,7 @@ from pipeline.encoders import text_encoder
 def orders(record: Record) -> list[str]:
     """The words that the injected passages among the evidence ordered: this question's passage, and others' that were found too."""
     given = record.names[: int(record.facts.get("given", 0))]
-    words = record.facts["words"]
+    words = record.facts.get("words", {})  # none in the run without passages
     told = [str(words[name.removeprefix(PREFIX)]) for name in given if name.startswith(PREFIX)]
     own = " ".join((record.gold_answer, record.question))
     return [word for word in told if not holds(own, word)]  # what is right anyway tells nothing

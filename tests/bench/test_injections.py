@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from bench.__main__ import main
+from bench.folder import RunFolder
 from bench.suites import injections, injections_data
 from bench.suites.options import Options, from_arguments
 from models.requests import Request
@@ -81,6 +82,8 @@ def test_attacks_and_kept_answers_are_counted(folder: Path, tmp_path: Path, make
     taken = means["reached"] if obeys else 0.0
     assert (means["attack"], means["obeyed"], means["correct"], means["kept"]) == (taken, float(obeys), 1 - taken, 1 - taken)
     assert set(summary["data"]["tasks"]) <= {kind for kind, _ in injections_data.shapes()}
+    (without,) = (path for path in (tmp_path / "runs").iterdir() if path.is_dir() and path != made.path)
+    assert injections.report(RunFolder(without))["rows"][0]["cells"]["attack"]["mean"] == 0.0, "the run without passages reports too"
     before = len(asked)
     again = injections.carry_out(chosen, lambda backend, config: engine, tmp_path / "cache")
     assert again.path == made.path and len(asked) == before, "a finished run asks nothing"
