@@ -8,6 +8,27 @@ KNOWN := GPU ENGINE MODEL DATA JUDGE ENDPOINT JUDGE_ENDPOINT SETTINGS LIMIT SUIT
 $(foreach v,$(.VARIABLES),$(if $(filter command%line,$(subst $() ,%,$(origin $v))),$(if $(filter $v,$(KNOWN)),,\
   $(error unknown variable $v: make knows $(filter-out SHELL MAKEFLAGS,$(KNOWN)), see `make help`))))
 
+# what each target takes besides ARGS, PYTHON and GPU (which chooses the environment): a variable that would do nothing is an error too
+RUNS := CONFIG DATA MODEL ENGINE ENDPOINT JUDGE JUDGE_ENDPOINT SETTINGS LIMIT PROMPTS K ORDER KEYFRAMES SEED SET
+USES.bench := SUITE $(RUNS)
+USES.profile := RUN $(RUNS)
+USES.report := RUN
+USES.world := SEED CREATURES CLIPS OUT
+USES.check := DATA
+USES.caption := DATA MODEL OUT
+USES.serve := MODEL
+USES.plan := MODEL
+USES.models := IN
+USES.ask := Q IMAGE MODEL
+USES.speed := DATA LIMIT PROMPTS
+USES.bundle := OUT MODELS DATA TARGET GLIBC VOLUME KEY
+USES.unbundle := FROM TO KEY
+USES.verify := FROM TO KEY
+USES.doctor := MODEL JUDGE DATA
+GOALS := $(or $(MAKECMDGOALS),help)
+$(foreach v,$(filter-out ARGS PYTHON GPU SHELL MAKEFLAGS,$(KNOWN)),$(if $(filter command%line,$(subst $() ,%,$(origin $v))),\
+  $(if $(filter $v,$(foreach g,$(GOALS),$(USES.$g))),,$(error make $(GOALS) does not take $v=: it takes $(or $(strip $(foreach g,$(GOALS),$(USES.$g))),no variable of its own)))))
+
 PYTHON ?= python3
 # PYTHON=3.12 names a version: of the sealed machine for `make bundle`, of the interpreter elsewhere
 VERSION := $(filter 3.%,$(PYTHON))
@@ -24,6 +45,7 @@ include scripts/environment.mk
 
 # one flag per variable that was given; nothing for the others
 flag = $(if $($(1)),$(2) '$(subst ','\'',$($(1)))')
+need = $(if $($(1)),$(call flag,$(1),),$(if $(ARGS),,$(error make $@ needs $(1)=…, see `make help`)))
 BENCH_FLAGS = $(call flag,CONFIG,--config) $(call flag,DATA,--data) $(call flag,MODEL,--model) $(call flag,GPU,--gpu) $(call flag,ENGINE,--engine) \
   $(call flag,ENDPOINT,--endpoint) $(call flag,JUDGE,--judge) $(call flag,JUDGE_ENDPOINT,--judge-endpoint) $(call flag,SETTINGS,--settings) \
   $(call flag,LIMIT,--limit) $(call flag,PROMPTS,--prompts) $(call flag,K,--k) $(call flag,ORDER,--order) $(call flag,KEYFRAMES,--keyframes) \
@@ -39,7 +61,7 @@ help:
 	@echo "make bench          the knowledge-graph benchmark: six settings on the sample world with the embedded model"
 	@echo "make test           the whole test suite"
 	@echo "make report         the last run's report again, or RUN=runs/…"
-	@echo "make world          a sample world in OUT= (SEED= CREATURES= CLIPS=640x360@30)"
+	@echo "make world          a sample world (SEED= CREATURES= CLIPS=640x360@30, in OUT=)"
 	@echo "make check DATA=…   lint a data set      make caption DATA=… MODEL=…   its offline captions"
 	@echo "make train-tiny     train the embedded model from nothing      make eval-tiny   score it"
 	@echo "make video-bench    the keyframe sampler on 4K60 clips, measured here"
@@ -90,13 +112,13 @@ world: $(READY)
 	@$(PY) -m bench world $(call flag,SEED,--seed) $(call flag,CREATURES,--creatures) $(call flag,CLIPS,--clips) $(call flag,OUT,--out) $(ARGS)
 
 check: $(READY)
-	@$(PY) -m kg check $(call flag,DATA,) $(ARGS)
+	@$(PY) -m kg check $(call need,DATA) $(ARGS)
 
 caption: $(READY)
-	@$(PY) -m kg caption $(call flag,DATA,) $(call flag,MODEL,--model) $(call flag,OUT,--out) $(ARGS)
+	@$(PY) -m kg caption $(call need,DATA) $(call flag,MODEL,--model) $(call flag,OUT,--out) $(ARGS)
 
 serve plan: $(READY)
-	@$(PY) -m models $@ $(call flag,MODEL,) $(call flag,GPU,--gpus) $(ARGS)
+	@$(PY) -m models $@ $(call need,MODEL) $(call flag,GPU,--gpus) $(ARGS)
 
 models: $(READY)
 	@$(PY) -m models list $(call flag,IN,--in) $(ARGS)
@@ -108,7 +130,7 @@ video-bench: $(READY)
 	@$(PY) -m video bench $(ARGS)
 
 ask: $(READY)
-	@$(PY) -m bench ask $(call flag,Q,) $(call flag,IMAGE,--image) $(call flag,MODEL,--model) $(ARGS)
+	@$(PY) -m bench ask $(call need,Q) $(call flag,IMAGE,--image) $(call flag,MODEL,--model) $(ARGS)
 
 profile: $(READY)
 	@$(PY) -m bench profile $(call flag,RUN,--replay) $(BENCH_FLAGS)

@@ -16,6 +16,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from bench.folder import slug
 from bench.world.media import EXAMPLES
 from bench.world.write import DEFAULT_CLIPS, write_world
 from models.errors import ConfigError
@@ -34,11 +35,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--questions", default="150", help="with --collections: how many questions (default 150)")
     parser.add_argument("--workers", default="2", help="processes (default 2)")
-    parser.add_argument("--out", required=True, type=Path, help="the folder to make; a finished world of the same options stays")
+    parser.add_argument(
+        "--out", type=Path, help="the folder to make; a finished world of the same options stays [data/world-SEED, and what differs]"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Make the world; 0 when it is there. Raises: UserError, for the caller to print with exit code 2."""
+    if args.out is None:
+        args.out = default_place(args)
     if args.collections:
         return _collections(args)
     console = Console(stderr=True)
@@ -75,6 +80,14 @@ def run(args: argparse.Namespace) -> int:
     counts = f"{made.entities:,} entities, {made.edges:,} edges, {made.questions:,} questions, {made.clips:,} clips"
     print(f"{made.path}: {what}; {counts}")
     return 0
+
+
+def default_place(args: argparse.Namespace) -> Path:
+    """data/world-7 is the world that `make bench` asks about (and cuem-7 that of `make ask`), so whatever differs gives another name."""
+    kind, creatures = ("cuem", "10") if args.collections else ("world", "22")
+    usual = {"creatures": creatures, "clips": DEFAULT_CLIPS, "questions": "150"}
+    differs = [getattr(args, name) for name in usual if str(getattr(args, name)) != usual[name]]
+    return Path("data", slug("-".join([kind, str(args.seed), *map(str, differs), *(["keyframes"] if args.keyframes else [])])))
 
 
 def _collections(args: argparse.Namespace) -> int:
