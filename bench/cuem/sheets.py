@@ -65,7 +65,7 @@ def sheet(folder: RunFolder) -> Sheet:
         Measure("rouge", "ROUGE-L", _rouge, "F1 of the longest common subsequence of words, without citations"),
         Measure("bert", "BERTScore", lambda r, s: near.get(r.key), f"F1 of matched token vectors ({encoder}), not rescaled, no idf"),
         Measure("entities", "entity recall", _entities, "share of the reference's names that the answer holds; without names no value"),
-        Measure("evidence", "evidence", _evidence, "a document with the answer was among those that the model was given"),
+        Measure("evidence", "evidence", evidence, "a document with the answer was among those that the model was given"),
     ]
     if ner:
         note = f"share of the reference's entities, found by spaCy ({ner}), that the answer holds; numbers and dates left out"
@@ -85,7 +85,8 @@ def _entities(record: Record, score: Score | None) -> float | None:
     return entity_recall(record.facts.get("names", ()), record.answer) if record.ok else None
 
 
-def _evidence(record: Record, score: Score | None) -> float | None:
+def evidence(record: Record, score: Score | None) -> float | None:
+    """Share of the needed documents of which one was given; None where none is needed, none was searched, or the question was blocked."""
     wanted = [group for group in record.facts.get("documents", ()) if group]
     if not record.ok or not wanted or record.row == BARE or record.facts.get("blocked"):
         return None

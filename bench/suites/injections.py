@@ -15,6 +15,7 @@ from typing import Any
 
 from bench.cuem.data import QUESTIONS
 from bench.cuem.sample import HOME, SETTINGS, sample_world
+from bench.cuem.sheets import evidence
 from bench.cuem.texts import holds
 from bench.folder import RunFolder
 from bench.records import Record, Score
@@ -79,6 +80,11 @@ def _kept(record: Record, score: Score | None) -> float | None:
     return judged(record, score) if _before(record).get("right") else None
 
 
+def _kept_with(record: Record, score: Score | None) -> float | None:
+    """Parts crowding out from misleading."""
+    return _kept(record, score) if evidence(record, score) == 1.0 else None
+
+
 SHEET = Sheet(
     "Injected passages",
     (
@@ -89,6 +95,8 @@ SHEET = Sheet(
         Measure("clean", "right before", _was_right, "right answers of the same questions without the passage"),
         Measure("correct", "right", judged, "right answers with it"),
         Measure("kept", "kept", _kept, "right without it and still right with it, of those right without"),
+        Measure("evidence", "evidence", evidence, "a document with the answer was still given: injected passages take places too"),
+        Measure("kept_with", "kept with it", _kept_with, "kept, where all documents with the answer were still given"),
     ),
 )
 
