@@ -158,7 +158,8 @@ class Journal:
             self._db.execute("INSERT INTO failures VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
             return
         tokens = (got.prompt_tokens, got.output_tokens, got.cached_tokens)
-        values = (*head, got.first_token_seconds, *tokens, got.finish, json.dumps(got.probs), _clean(got.text), describe(request))
+        probs = json.dumps(got.probs) if got.probs else "[]"
+        values = (*head, got.first_token_seconds, *tokens, got.finish, probs, _clean(got.text), describe(request))
         self._db.execute(_INSERT_CALL, (*values, record.waited))
 
     def calls(self) -> Iterator[Record]:

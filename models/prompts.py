@@ -54,7 +54,7 @@ class Prompt(BaseModel):
 
     def render(self, fields: Mapping[str, Field]) -> Request:
         """A request with every slot filled; pictures stand where their slot stands. Text is inserted once, never re-read for slots."""
-        missing = (set(self.fields) | set(self.images)) - set(fields)
+        missing = {name for name in (*self.fields, *self.images) if name not in fields}
         if missing:
             raise ConfigError(f"prompt {self.name!r} needs {', '.join(sorted(missing))}", remedy="give the field or drop it from the file")
         messages = []
