@@ -75,6 +75,7 @@ def test_a_process_of_ours_gets_all_switches_and_no_secret(monkeypatch: pytest.M
 
 def test_a_guard_goes_on_to_servers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", "/somewhere")
+    monkeypatch.delenv(environment.GUARD, raising=False)  # the whole suite runs under one, in `make test-offline`
     assert "PYTHONPATH" not in environment.environment()
     monkeypatch.setenv(environment.GUARD, "/guard")
     assert environment.environment()["PYTHONPATH"] == "/guard"
