@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import os
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -287,15 +288,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
             command.add(sub)
     parsed = parser.parse_args(given)
     try:
-        return COMMANDS[parsed.command].run(parsed)
+        code = COMMANDS[parsed.command].run(parsed)
+        sys.stdout.flush()  # here, where a reader that has left can still be told from a fault
+        return code
     except KeyboardInterrupt:
         print(f"\nstopped; what came back is kept. Go on with: python -m bench {shlex.join(given)}", file=sys.stderr)
         return 130
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # `… | head`
+        if not _nobody_reads():
+            raise
+        return 0
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EDQUOT):
+        if error.errno not in PLACES:
             raise
         print(
             f"error: {error.filename or 'disk'}: {error.strerror} — make room or make it writable, then run the same command again",
@@ -307,6 +314,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         print(f"error: {error}", file=sys.stderr)
         return 2
+
+
+# What is the matter with a place, and no bug.
+PLACES = frozenset(
+    {
+        *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ESTALE),
+        *(errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EMFILE, errno.ENFILE),
+    }
+)
+
+
+def _nobody_reads() -> bool:
+    """Whether it is standard output that broke; what is left in it then goes nowhere, so that leaving says nothing either."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return True
+    return False
 
 
 if __name__ == "__main__":

@@ -173,7 +173,7 @@ def parse_set(text: str) -> tuple[list[str], Any]:
         raise ConfigError(f"--set {text!r} has no key=value", remedy="for example --set k=3 or --set roles.validator=FOLDER")
     try:
         parsed = yaml.safe_load(value)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, RecursionError):
         parsed = value
     return key.strip().replace("-", "_").split("."), parsed if _plain(parsed) else value
 
@@ -208,7 +208,7 @@ def read_file(path: Path) -> dict[str, Any]:
         raw = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot be read: {error}", where=str(path), remedy="give a YAML file of options") from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, RecursionError) as error:
         raise ConfigError(" ".join(f"is not YAML: {error}".split()), where=str(path)) from None
     if raw is None:
         return {}

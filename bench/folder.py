@@ -22,9 +22,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 from bench.records import Record, Score, read_records
+from bench.shapes import misfit
 from models.errors import RunError
 from models.files import replace
 
@@ -47,10 +49,13 @@ class RunFolder:
 
     def manifest(self) -> dict[str, Any]:
         """What config.json says. Raises RunError when this is no run folder."""
-        found = _read(self.path / "config.json")
-        if not isinstance(found, dict) or not found.keys() >= MANIFEST:
+        found: Any = _read(self.path / "config.json")
+        if not isinstance(found, dict) or not found.keys() >= MANIFEST.keys():
             raise RunError("no run stands here: its config.json is another one", where=str(self.path), remedy=_GIVE)
-        return found
+        wrong = misfit(found, MANIFEST) or (misfit(found, _GRAPH_RUN) if found["suite"] in ("settings", "ablations") else "")
+        if wrong:
+            raise RunError(f"was changed: {wrong}", where=str(self.path / "config.json"), remedy=_RESTORE)
+        return dict(found)
 
     def judges(self) -> list[str]:
         """The hashes of the judges that have judged this run."""
@@ -61,9 +66,13 @@ class RunFolder:
         return read_records(self.samples)
 
     def environments(self) -> list[dict[str, Any]]:
+        """Every start of this run. What is no start any more, because somebody edited the file, is left out: no figure depends on it."""
         path = self.path / "environment.json"
-        found = _read(path) if path.exists() else []
-        return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+        try:
+            found = _read(path) if path.exists() else []
+        except RunError:
+            found = []
+        return [one for one in found if not misfit(one, ENVIRONMENT)] if isinstance(found, list) else []
 
     def started(self, environment: Mapping[str, Any]) -> None:
         """Notes one more start of this run."""
@@ -82,31 +91,67 @@ class RunFolder:
     def scores(self, hash8: str | None = None) -> dict[str, Any] | None:
         """The latest judging, or that of one judge: ``judge`` and ``scores`` (key → Score). None when there is none."""
         files = sorted((self.path / "scores").glob(f"*_{hash8}.json" if hash8 else "*.json"))
-        found = [_judging(file) for file in files]
+        found = [(_judging(file), file) for file in files]
         if not found:
             return None
-        latest = max(found, key=lambda one: str(one["made"]))
-        return {**latest, "scores": {raw["key"]: Score.from_dict(raw) for raw in latest["scores"]}}
+        latest, file = max(found, key=lambda one: str(one[0]["made"]))
+        try:
+            return {**latest, "scores": {raw["key"]: Score.from_dict(raw) for raw in latest["scores"]}}
+        except ValueError as error:
+            raise RunError(f"holds a score that is none: {error}", where=str(file), remedy=_JUDGE) from None
 
 
 _GIVE = "give a folder that python -m bench run made"
-MANIFEST = frozenset({"suite", "config", "rows", "data", "models", "prompts", "predicting"})
+_RESTORE = "restore the file, or move the folder away: the same command then makes another"
+_JUDGE = "remove it and judge again: python -m bench score RUN; the judge's replies stand in the journal"
+MANIFEST: Mapping[str, Any] = {
+    "suite": str,
+    "config": {"name": str, "tags": [str], "seed": int, "limit": (int, NoneType)},
+    "rows": list,
+    "data": dict,
+    "models": dict,
+    "prompts": dict,
+    "predicting": dict,
+}
+# What the reports of the knowledge-graph suites count on besides.
+_GRAPH_RUN: Mapping[str, Any] = {
+    "rows": [{"label": str, "setting": str, "changes": dict, "questions": int}],
+    "data": {"name": str, "folder": str, "digest": str, "tasks": [str], "warnings": int},
+    "models": {str: {"model": str, "digest": str}},
+    "prompts": {str: str},
+    "not run": [str],
+}
+ENVIRONMENT: Mapping[str, Any] = {
+    "started": str,
+    "python": str,
+    "packages": {str: str},
+    "commit": str,
+    "processor": str,
+    "cores": (int, NoneType),
+    "memory GiB": object,
+    "gpus": [str],
+}
+JUDGING: Mapping[str, Any] = {
+    "judge": {"label": str, "digest": str, "itself": bool, "exact": bool},
+    "made": str,
+    "scores": [{"key": str}],
+}
 
 
 def _judging(path: Path) -> dict[str, Any]:
-    found = _read(path)
-    if not isinstance(found, dict) or not {"judge", "made", "scores"} <= found.keys():
-        raise RunError("holds no judging", where=str(path), remedy="remove it and judge again: python -m bench score RUN")
-    return found
+    found: Any = _read(path, _JUDGE)
+    if wrong := misfit(found, JUDGING):
+        raise RunError(f"holds no judging: {wrong}", where=str(path), remedy=_JUDGE)
+    return dict(found)
 
 
-def _read(path: Path) -> Any:
+def _read(path: Path, remedy: str = _RESTORE) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         raise RunError("no run stands here", where=str(path.parent), remedy=_GIVE) from None
-    except (OSError, ValueError) as error:
-        raise RunError(f"cannot be read: {error}", where=str(path)) from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise RunError(f"cannot be read: {error}", where=str(path), remedy=remedy) from None
 
 
 def hash8(manifest: Mapping[str, Any]) -> str:
@@ -131,9 +176,13 @@ def find_or_make(runs: Path, suite: str, model: str, manifest: Mapping[str, Any]
                 return RunFolder(known[0]), True
             name = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}_{slug(suite)}_{slug(Path(model).name or model)}_{digest}"
             fresh = RunFolder(runs / f".{name}.tmp")
-            fresh.path.mkdir(exist_ok=True)
-            fresh.write("config.json", json.dumps(manifest, indent=1))
-            return RunFolder(fresh.path.rename(runs / name)), False
+            try:
+                fresh.path.mkdir(exist_ok=True)
+                fresh.write("config.json", json.dumps(manifest, indent=1))
+                return RunFolder(fresh.path.rename(runs / name)), False
+            except BaseException:
+                shutil.rmtree(fresh.path, ignore_errors=True)
+                raise
     except OSError as error:
         raise RunError(f"cannot be written: {error.strerror}", where=str(runs), remedy="give another place with --runs") from None
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
+from types import NoneType
 from typing import Any, Self
 
+from bench.shapes import misfit
 from models.errors import RunError
 
 
@@ -75,15 +77,37 @@ class Record:
 
     @classmethod
     def from_json(cls, line: str) -> Self:
+        """The record in a line. Raises ValueError for what is none, as a line that was edited by hand."""
         raw: dict[str, Any] = json.loads(line)
-        if set(raw) - {f.name for f in fields(cls)}:
-            raise ValueError(f"unknown fields {sorted(set(raw) - {f.name for f in fields(cls)})}")
+        due = {f.name for f in fields(cls) if f.default is MISSING and f.default_factory is MISSING}
+        _fitting(raw, {f.name: _RECORD[f.type] for f in fields(cls)}, due)
         for name in ("gold", "walks"):
             raw[name] = tuple(tuple(walk) for walk in raw.get(name, ()))
         for name in ("names", "limits"):
             raw[name] = tuple(raw.get(name, ()))
         raw["captions"] = {int(k): v for k, v in raw.get("captions", {}).items()}
         return cls(**raw)
+
+
+# How JSON holds what a field's hint says.
+_RECORD: Mapping[Any, Any] = {
+    "str": str,
+    "int": int,
+    "bool": bool,
+    "float": float,
+    "int | None": (int, NoneType),
+    "tuple[tuple[int, ...], ...]": [[int]],
+    "tuple[str, ...]": [str],
+    "Mapping[int, str]": {str: str},
+    "Mapping[str, Any]": {str: object},
+}
+SCORE: Mapping[str, Any] = {
+    "key": str,
+    "answer_digest": str,
+    "value": (bool, NoneType),
+    "reason": str,
+    "captions": {str: (bool, NoneType)},
+}
 
 
 @dataclass(frozen=True)
@@ -101,7 +125,20 @@ class Score:
 
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any]) -> Self:
+        """The score in a mapping of JSON. Raises ValueError for what is none."""
+        _fitting(raw, SCORE, {"key", "answer_digest", "value"})
         return cls(**{**raw, "captions": {int(k): v for k, v in raw.get("captions", {}).items()}})
+
+
+def _fitting(raw: object, shape: Mapping[str, Any], due: Set[str]) -> None:
+    """Raises ValueError unless `raw` is a mapping of these fields, those that are `due` among them."""
+    if wrong := misfit(raw, {name: object for name in shape if name in due}):
+        raise ValueError(wrong)
+    assert isinstance(raw, dict)
+    if unknown := sorted(raw.keys() - shape.keys()):
+        raise ValueError(f"unknown fields {unknown}")
+    if wrong := misfit(raw, {name: shape[name] for name in raw}):
+        raise ValueError(wrong)
 
 
 def digest(text: str) -> str:
@@ -111,18 +148,24 @@ def digest(text: str) -> str:
 
 def read_records(path: Path) -> dict[str, Record]:
     """key → record. A torn last line is dropped and cut off the file; a torn line elsewhere is an error that names it."""
-    if not path.exists():
+    try:
+        raw = path.read_bytes()
+        whole, _, torn = raw.rpartition(b"\n")
+        if torn:
+            with path.open("r+b") as file:
+                file.truncate(len(whole) + 1 if whole else 0)
+    except FileNotFoundError:
         return {}
-    raw = path.read_bytes()
-    whole, _, torn = raw.rpartition(b"\n")
-    if torn:
-        with path.open("r+b") as file:
-            file.truncate(len(whole) + 1 if whole else 0)
+    except OSError as error:
+        remedy = "make it a file that can be read and written, or move it away: its samples are finished again from the journal"
+        raise RunError(f"cannot be read: {error.strerror}", where=str(path), remedy=remedy) from None
     found: dict[str, Record] = {}
     for number, line in enumerate(whole.split(b"\n") if whole else [], 1):
+        if not line.strip():  # an editor's
+            continue
         try:
             record = Record.from_json(line.decode())
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             remedy = "remove the line; its sample is finished again from the journal"
             raise RunError(f"line {number} cannot be read: {error}", where=str(path), remedy=remedy) from None
         found[record.key] = record

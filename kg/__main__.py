@@ -41,7 +41,9 @@ def main(argv: Sequence[str]) -> int:
             prog=f"python -m kg {argv[0]}", description=module.__doc__, formatter_class=_AsWritten, allow_abbrev=False
         )
         module.add_arguments(parser)
-        return int(module.run(parser.parse_args(list(argv[1:]))))
+        code = int(module.run(parser.parse_args(list(argv[1:]))))
+        sys.stdout.flush()  # here, where a reader that has left can still be told from a fault
+        return code
     except UserError as e:
         print(f"error: {e}", file=sys.stderr)
         return 2

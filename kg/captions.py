@@ -44,8 +44,10 @@ def read_captions(path: Path, dataset: Dataset) -> dict[int, str]:
         raise DataError(f"cannot be read: {error.strerror}", where=str(path), remedy="make it with: python -m kg caption DATA") from None
     except (ValueError, RecursionError) as error:
         raise DataError(f"is not JSON: {error}", where=str(path)) from None
-    if not isinstance(raw, dict) or not all(isinstance(text, str) for text in raw.values()):
-        raise DataError("is not one JSON object of entity → text", where=str(path))
+    wrong = [key for key, text in raw.items() if not isinstance(text, str)][:1] if isinstance(raw, dict) else ["it"]
+    if wrong:
+        what = f"is not one JSON object of entity → text: {wrong[0]!r} is none"
+        raise DataError(what, where=str(path), remedy='write {"Owner/Name": "what its clip shows", …}')
     by_key: dict[str, list[int]] = {}
     for index in range(len(dataset.graph)):
         entity = dataset.graph.entity(index)

@@ -89,7 +89,7 @@ def test_all_faults_at_once() -> None:
     assert all(word in str(caught.value) for word in ("limt", "order", "nobody"))
 
 
-@pytest.mark.parametrize("body", ["- a\n- b\n", "a: [", "\xff\xfe"])
+@pytest.mark.parametrize("body", ["- a\n- b\n", "a: [", "\xff\xfe", "a: " + "[" * 3000])
 def test_broken_files_are_named(tmp_path: Path, body: str) -> None:
     path = tmp_path / "c.yaml"
     path.write_bytes(body.encode("latin-1"))

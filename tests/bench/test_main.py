@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 import bench.run
-from bench.__main__ import COMMANDS, main
+from bench.__main__ import COMMANDS, PLACES, main
 from bench.folder import RunFolder
 from bench.rows import settings_suite
 
@@ -84,6 +85,43 @@ def test_full_disk_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     monkeypatch.setattr(bench.run, "run_suite", full)
     code, text = said(capsys, "run")
     assert code == 2 and "samples.jsonl: No space left on device" in text
+
+
+@pytest.mark.parametrize("number", sorted(PLACES))
+def test_what_is_the_matter_with_a_place_is_said(number: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number), "runs/x/samples.jsonl")
+
+    monkeypatch.setattr(bench.run, "run_suite", refused)
+    code, text = said(capsys, "run")
+    assert code == 2 and f"samples.jsonl: {os.strerror(number)}" in text and "Traceback" not in text
+
+
+@pytest.mark.parametrize("lines", [1, 999])
+@pytest.mark.parametrize("room", ["bench", "kg"])
+def test_a_reader_that_leaves_early_is_no_fault(room: str, lines: int) -> None:
+    run = f"lambda _: sum(print('x' * 999) or 0 for _ in range({lines}))"
+    code = {
+        "bench": f"m.COMMANDS = dict(m.COMMANDS, report=m.COMMANDS['report']._replace(run={run}))\nsys.exit(m.main(['report']))",
+        "kg": f"import kg.cli_check\nkg.cli_check.run = {run}\nsys.exit(m.main(['check', 'x']))",
+    }[room]
+    command = [sys.executable, "-c", f"import sys\nimport {room}.__main__ as m\n{code}"]
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, cwd=Path(__file__).parents[2], check=False)
+    finally:
+        os.close(writing)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_connection_that_breaks_is_not_taken_for_a_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(bench.run, "run_suite", broken)
+    with pytest.raises(BrokenPipeError):
+        main(["run"])
 
 
 def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,9 @@ import pytest
 from PIL import Image
 from python_calamine import CalamineWorkbook
 
+from bench.config import SAMPLE_WORLD
 from bench.world import write
-from bench.world.cli import add_arguments, run
+from bench.world.cli import add_arguments, default_place, run
 from bench.world.creatures import make_world
 from bench.world.graph import WorldGraph, card, world_graph
 from bench.world.media import ClipSpec, parse_clips
@@ -164,6 +165,26 @@ def test_the_command_makes_a_world_and_says_so(tmp_path: Path, capsys: pytest.Ca
     facts = json.loads((tmp_path / "w" / "world.json").read_text())["facts"]
     assert f"made; {facts['entities']} entities" in out and not err
     assert run(args) == 0 and "is there already" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "place"),
+    [
+        ([], "data/world-7"),
+        (["--seed", "8"], "data/world-8"),
+        (["--creatures", "3"], "data/world-7-3"),
+        (["--creatures", "22", "--clips", "none", "--keyframes"], "data/world-7-none-keyframes"),
+        (["--clips", "3840x2160@60"], "data/world-7-3840x2160-60"),
+        (["--collections", "--creatures", "10"], "data/cuem-7"),
+        (["--collections"], "data/cuem-7-22"),
+        (["--seed", "../../x"], "data/world-..-..-x"),
+    ],
+)
+def test_another_world_never_takes_the_place_of_the_one_that_bench_asks_about(options: list[str], place: str) -> None:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    assert default_place(parser.parse_args(options)) == Path(place)
+    assert (place == SAMPLE_WORLD) == (not options)
 
 
 def test_sizes_of_clips_and_pictures() -> None:

@@ -13,6 +13,7 @@ from PIL import Image
 from kg.__main__ import main
 from kg.captions import read_captions
 from kg.load import load
+from models.errors import DataError
 
 TINY = Path(__file__).parents[2] / "models" / "tiny-qwen2.5-vl"
 CARD = """
@@ -70,6 +71,9 @@ def test_captions_are_made_once_and_can_be_read_back(pond: Path, tmp_path: Path,
     made = json.loads(out.read_text())
     assert sorted(made) == ["Pike/Dart", "Pike/Roll"] and all(made.values())
     assert len(read_captions(out, load(pond))) == 2
+    out.write_text('{"Pike/Dart": 5}')
+    with pytest.raises(DataError, match="'Pike/Dart' is none — write"):
+        read_captions(out, load(pond))
     (journal,) = (tmp_path / "cache" / "captions").glob("*.sqlite")
     with sqlite3.connect(journal) as db:
         first = db.execute("SELECT count(*) FROM calls").fetchone()
