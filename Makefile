@@ -161,7 +161,7 @@ test: $(READY)
 	@scripts/offline.sh $(PY) -m pytest $(ARGS)
 
 test-vllm: $(READY)
-	@scripts/make_vllm_venv.sh || true # a machine that cannot build it skips, with the reason
+	@sh scripts/make_vllm_venv.sh || true # a machine that cannot build it skips, with the reason
 	@$(PY) -m pytest -m vllm -rs $(ARGS)
 
 lint: $(READY)

@@ -1,6 +1,7 @@
 """The house's rules, checked on the imports themselves: rooms import one way, heavy libraries live in few files."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -120,3 +121,10 @@ def test_modules_stay_small_and_say_what_they_are_for() -> None:
 
 def test_tests_are_no_package() -> None:
     assert not list((ROOT / "tests").rglob("__init__.py")), "a tests/kg/__init__.py would shadow kg"
+
+
+def test_scripts_that_are_run_by_name_may_be_run() -> None:
+    """A script without its mode is "Permission denied" in a fresh clone, and a target that forgives failures hides it."""
+    text = "\n".join((ROOT / name).read_text(encoding="utf-8") for name in ("Makefile", ".ci/run"))
+    by_name = set(re.findall(r"^\s*[@-]*\s*((?:scripts|\.ci)/[\w./-]+)", text, re.M))
+    assert all((ROOT / name).stat().st_mode & 0o111 for name in by_name), by_name
