@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import errno
 import os
+import select
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -327,12 +328,15 @@ PLACES = frozenset(
 
 def _nobody_reads() -> bool:
     """Whether it is standard output that broke; what is left in it then goes nowhere, so that leaving says nothing either."""
+    poll = select.poll()
     try:
-        sys.stdout.flush()
-    except BrokenPipeError:
+        poll.register(sys.stdout.fileno(), select.POLLOUT)
+    except (OSError, ValueError):  # no file of the system
+        return False
+    broken = any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
+    if broken:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return True
-    return False
+    return broken
 
 
 if __name__ == "__main__":

@@ -98,8 +98,10 @@ def test_what_is_the_matter_with_a_place_is_said(number: int, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("lines", [1, 999])
+@pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize("room", ["bench", "kg"])
-def test_a_reader_that_leaves_early_is_no_fault(room: str, lines: int) -> None:
+def test_a_reader_that_leaves_early_is_no_fault(room: str, lines: int, unbuffered: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
     run = f"lambda _: sum(print('x' * 999) or 0 for _ in range({lines}))"
     code = {
         "bench": f"m.COMMANDS = dict(m.COMMANDS, report=m.COMMANDS['report']._replace(run={run}))\nsys.exit(m.main(['report']))",
