@@ -76,6 +76,8 @@ def models(given: str) -> tuple[list[Item], list[Component]]:
         role, mark, name = one.rpartition("=")
         if mark and role not in ROLES:
             raise ConfigError(f"unknown role {role!r} of {name}", remedy=f"one of: {', '.join(ROLES)}")
+        if not name:  # an empty path would be the working folder
+            raise ConfigError(f"MODELS holds {one!r}, without a folder", remedy="ROLE=FOLDER, or a folder")
         roles.setdefault(locate(name).resolve(), []).append(role or "answer")
     items, components = list[Item](), list[Component]()
     for folder, named in roles.items():
@@ -110,6 +112,8 @@ def data(given: str) -> tuple[list[Item], Component]:
     plain = bool(mark) and kind == "files"
     if mark and not plain:
         raise ConfigError(f"DATA holds {given!r}", remedy="a data set's folder, or files=PATH for anything else")
+    if not name and mark:
+        raise ConfigError(f"DATA holds {given!r}, without a path", remedy="files=PATH takes a folder or a file")
     path = Path(os.path.expanduser(name if mark else given))  # noqa: PTH111 (Path's own raises for a user who is not there)
     if not path.exists():
         what, remedy = (
@@ -161,6 +165,8 @@ def files(folder: Path, place: str, component: str, left_out: Sequence[str] = ()
         more = f" … and {len(wrong) - 10} more" if len(wrong) > 10 else ""
         remedy = "put the files themselves there, readable (cp -L, chmod)"
         raise DataError(f"{'; '.join(wrong[:10])}{more}", where=str(folder), remedy=remedy)
+    if not found:
+        raise DataError("holds no file to be carried", where=str(folder), remedy="give another folder, or leave it out")
     return found
 
 

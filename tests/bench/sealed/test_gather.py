@@ -236,6 +236,16 @@ def test_data_is_linted_first(tmp_path: Path) -> None:
     assert [item.path for item in items] == [f"carried/data/{tmp_path.name}/notes.txt"] and one.kind == "files"
     with pytest.raises(ConfigError, match="files=PATH"):
         sources.data(f"other={tmp_path}")
+    (tmp_path / "empty/deep").mkdir(parents=True)
+    with pytest.raises(DataError, match="holds no file to be carried"):
+        sources.data(f"files={tmp_path}/empty")
+
+
+@pytest.mark.parametrize(("given", "of"), [("files=", sources.data), ("judge=", sources.models), ("judge=:answer=", sources.models)])
+def test_an_empty_path_is_not_the_working_folder(given: str, of: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(TINY)
+    with pytest.raises(ConfigError, match="without a"):
+        of(given)
 
 
 @pytest.mark.parametrize("python", ["3.11", "3.12", "3.13"])
