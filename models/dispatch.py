@@ -123,7 +123,10 @@ class Dispatcher:
         )  # fmt: skip
 
     async def wait(self, seconds: float | None) -> None:
-        """Until a reply is back (or the time is over)."""
+        """Until a reply is back (or the time is over). What has been asked goes out, also when replies are there already."""
+        if self._wake.is_set():
+            await asyncio.sleep(0)
+            return
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._wake.wait(), seconds)
 

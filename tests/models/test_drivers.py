@@ -365,26 +365,35 @@ def test_time_in_the_queue_is_recorded(journal):
     assert len(waits) == 2 and 0 <= waits[0] < waits[1]
 
 
-def test_a_crowd_is_taken_up_a_few_at_a_time(journal, monkeypatch):
+@pytest.mark.parametrize("width", [1, 2])
+def test_a_crowd_is_taken_up_a_few_at_a_time(journal, monkeypatch, width):
     """Calls go out while later samples are still to be looked at, and while later replies of a crowd are still to be journalled."""
     events = []
     record = journal.record
     monkeypatch.setattr(journal, "record", lambda done, uses=(): (events.append(("kept", len(done))), record(done, uses)))
 
-    class Noting(Streamed):
+    class AtOnce(Streamed):
         async def complete(self, request):
             events.append(("sent", request.text))
-            return await super().complete(request)
+            if len(self.asked) == self.slots - 1:
+                all_out.set()
+            reply = await super().complete(request)
+            await all_out.wait()  # the first calls of all samples are answered in one turn of the loop
+            return reply
+
+    def episode(name):
+        yield [call(f"{name} first {k}") for k in range(width)]
+        yield [call(f"{name} second")]
 
     def samples():
         for i in range(40):
             events.append(("begun", i))
-            yield f"s{i}", tree(f"t{i:02}", 2)
+            yield f"s{i}", episode(f"t{i}")
 
-    engine = Noting(lambda text: "x", delay=lambda text: 20, slots=40)
+    engine, all_out = AtOnce(slots=40 * width), asyncio.Event()
     outcomes = run(samples(), {"agent": engine}, journal)
     assert all(outcome.ok for outcome in outcomes.values())
-    assert events.index(("sent", "t00")) < events.index(("begun", 2 * STRIDE))
+    assert events.index(("sent", "t0 first 0")) < events.index(("begun", 2 * STRIDE))
     kept = [(at, number) for at, (what, number) in enumerate(events) if what == "kept" and number]
-    assert max(number for _, number in kept) == STRIDE and sum(number for _, number in kept) == 80
-    assert events.index(("sent", "t000")) < kept[2][0], "what the first replies lead to waits for no more than the next few"
+    assert max(number for _, number in kept) == STRIDE and sum(number for _, number in kept) == 40 * width + 40
+    assert events.index(("sent", "t0 second")) < kept[2][0], "what the first replies lead to waits for no more than the next few"
