@@ -31,7 +31,6 @@ from pipeline.collection import Searchable
 from pipeline.encoders import image_encoder, text_encoder
 from pipeline.flow import Kit, Stages
 from pipeline.index_cli import open_collection
-from pipeline.relevance import SHIPPED
 from pipeline.relevance.similarity import Similarity
 from pipeline.safety.classifiers import ImageScreen, TextScreen, image_screen, text_screen
 from pipeline.safety.policy import Policy
@@ -65,7 +64,7 @@ class Settings(BaseModel):
     policy: Path | None = None
     categories: Path | None = None
     clicks: Path | None = None
-    adapter: Path | None = SHIPPED if SHIPPED.exists() else None
+    adapter: Path | None = None  # of the relevance classifier; without one the encoder's similarity ranks
     text_filter: str = "head"  # head, none, or a local classifier's folder
     image_filter: str = "none"  # none, nudenet, or a local classifier's folder
     harmful_labels: tuple[str, ...] = ()  # of those classifiers; known names are found without

@@ -19,6 +19,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
+from typing import Literal
 
 from bench.cuem.data import QUESTIONS, read
 from bench.world.asks import make_ask
@@ -31,6 +32,7 @@ from pipeline.relevance.data import Group, write_groups
 
 TAUGHT, CLOZE = 1300, 1500  # groups of a general collection
 HELD = 120
+SHIPPED = Path(__file__).parent / "adapter.safetensors"  # trained on train worlds: for sample worlds, not for other texts
 NEGATIVES = 8  # of a group: the most tempting by shared words, and two of any kind
 
 
@@ -74,12 +76,12 @@ def _documents(path: Path) -> Iterator[Document]:
             raise DataError(f"is no document: {error!r}", where=f"{path}:{number}") from None
 
 
-def groups(count: int, seed: int = 0) -> Iterator[Group]:
-    """Endless questions of train worlds, `count` of them: a document that answers, and others that tempt."""
+def groups(count: int, seed: int = 0, split: Literal["train", "test"] = "train") -> Iterator[Group]:
+    """Endless questions of train (or test) worlds, `count` of them: a document that answers, and others that tempt."""
     rng = Random(f"relevance/{seed}")
     made = 0
     while made < count:
-        library = Library(make_world(rng.getrandbits(50), rng.choice((3, 6, 10)), "train"))
+        library = Library(make_world(rng.getrandbits(50), rng.choice((3, 6, 10)), split))
         for _ in range(12):
             group = _group(library, rng)
             if group is not None and made < count:

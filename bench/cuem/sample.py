@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
 
+from bench.cuem.relevance import SHIPPED
 from bench.world.asks import Ask, make_asks
 from bench.world.creatures import World, make_world
 from bench.world.documents import ARTICLES, COLLECTIONS, Library, WorldDocument, attack_id
@@ -32,7 +33,7 @@ from pipeline.documents import Notes, read
 from pipeline.encoders import ImageEncoder, TextEncoder, image_encoder, text_encoder
 from pipeline.safety.verdicts import REFUSAL
 
-FORMAT: Final = 10 * WORLD_FORMAT + 1  # raise the last digit when the same parameters would give other files
+FORMAT: Final = 10 * WORLD_FORMAT + 2  # raise the last digit when the same parameters would give other files
 HOME: Final = Path("data/cuem-7")
 QUESTIONS, SETTINGS, STAMP = "questions.jsonl", "ask.yaml", "world.json"
 SIZE: Final = (640, 360)
@@ -52,6 +53,7 @@ products: products
 places: places
 clicks: clicks.jsonl
 categories: categories.toml
+adapter: adapter.safetensors
 """
 Tell = Callable[[str], None]
 
@@ -127,6 +129,7 @@ def _make(aside: Path, p: Parameters, tell: Tell, encoders: tuple[TextEncoder, I
     _lines(aside / QUESTIONS, (_question(aside, library, n, ask) for n, ask in enumerate(asks, start=1)))
     (aside / "categories.toml").write_text(CATEGORIES, encoding="utf-8")
     (aside / SETTINGS).write_text(ASK, encoding="utf-8")
+    shutil.copyfile(SHIPPED, aside / "adapter.safetensors")
     for name in COLLECTIONS:
         tell(f"indexing {name}")
         tools = Tools(encoders[0], encoders[1] if name == ARTICLES else None, copies=False)  # as the figures in the docs were measured

@@ -20,7 +20,7 @@ from models.errors import ConfigError
 from models.progress import console
 from pipeline.encoders import text_encoder
 from pipeline.files import sha256
-from pipeline.relevance import SHIPPED, cranfield, evaluate
+from pipeline.relevance import cranfield, evaluate
 from pipeline.relevance.evaluate import Rankings
 from pipeline.relevance.metrics import MRR, NDCG, mean
 
@@ -34,7 +34,7 @@ TARGETS = {"fused": 0.54}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", type=Path, default=Path("../shared/cranfield"),
                         help="Cranfield's three files, or a CUE-M question set as data/cuem-7 [../shared/cranfield]")  # fmt: skip
-    parser.add_argument("--adapter", type=Path, help="of the relevance classifier (default: the shipped one)")
+    parser.add_argument("--adapter", type=Path, help="of the classifier (default: the shipped one on a sample world, else none)")
     parser.add_argument("--keep", type=Path, help="keeps the collection between runs [.cache/cranfield]")
     parser.add_argument("--limit", type=int, help="the first N queries")
     parser.add_argument("--seed", type=int, default=0, help="of the halves on which the blend's weight is chosen [0]")
@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     world = sample.is_set(source)  # CUE-M's question set in place of Cranfield's files
     judged, encoder = sample.read_judged(source) if world else cranfield.read(source), text_encoder()
     keep = arguments.keep or Path(".cache") / (source.name if world else "cranfield")
-    adapter = arguments.adapter or (SHIPPED if SHIPPED.exists() else None)
+    adapter = arguments.adapter or (sample.SHIPPED if world else None)
     from pipeline.relevance.classifier import RelevanceClassifier  # torch: not for --help
 
     classifier = RelevanceClassifier(adapter=adapter) if adapter else None

@@ -21,7 +21,7 @@ from pipeline.documents import Notes
 from pipeline.encoders import cross_encoder, digest_of, text_encoder
 from pipeline.files import sha256
 from pipeline.index_cli import open_folder
-from pipeline.relevance import SHIPPED, cranfield, evaluate
+from pipeline.relevance import cranfield, evaluate
 from pipeline.relevance.classifier import RelevanceClassifier
 from pipeline.relevance.data import Filter, from_log, read_groups, read_log, write_groups
 from pipeline.relevance.electra import Electra
@@ -80,7 +80,7 @@ def add_parser(parent: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     speed.set_defaults(run=_bench)
     for made in (learn, test, export, score, info, judged, speed):
         made.add_argument("--base", type=Path, help="an ELECTRA or BERT folder (default: the embedded all-MiniLM-L6-v2)")
-        made.add_argument("--adapter", type=Path, default=SHIPPED if SHIPPED.exists() else None)
+        made.add_argument("--adapter", type=Path)
 
 
 def _recipe_options(parser: argparse.ArgumentParser) -> None:
