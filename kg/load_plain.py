@@ -160,8 +160,8 @@ def _task(line: Line, card: CardFile) -> int | None:
     text = value.strip() if isinstance(value, str) else str(value)
     if text in card.tasks:
         return card.tasks.index(text)
-    if text.isascii() and text.isdigit() and int(text) < len(card.tasks) and not isinstance(value, bool):
+    if text.isascii() and text.isdigit() and len(text) < 10 and int(text) < len(card.tasks) and not isinstance(value, bool):
         return int(text)
-    message = f"task {text!r}; allowed: 0 to {len(card.tasks) - 1}, or {', '.join(card.tasks)}"
+    message = f"task {text[:80]!r}; allowed: 0 to {len(card.tasks) - 1}, or {', '.join(card.tasks)}"
     line.findings.error("bad-number", message, line.file, line.number)
     return None

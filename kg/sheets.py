@@ -15,7 +15,7 @@ from python_calamine import CalamineError, CalamineWorkbook
 
 from kg.findings import Findings
 from kg.names import visible
-from kg.xlsx_cells import odd_cells
+from kg.xlsx_cells import odd_cells, too_large
 
 Cell = str | int | float | bool | datetime.date | datetime.time | datetime.datetime | datetime.timedelta
 
@@ -92,6 +92,9 @@ def read_sheet(file: Path, header: Sequence[str], findings: Findings) -> Iterato
     Yields nothing, with an error, when the file is no sheet, has no rows or too few columns. A header that reads otherwise is a
     warning only: columns count by position.
     """
+    if why := too_large(file):
+        findings.error("unreadable-sheet", why, file)
+        return
     try:
         with CalamineWorkbook.from_path(file) as book:
             if not book.sheet_names:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,15 @@ def test_the_real_data_pass(capsys: pytest.CaptureFixture[str]) -> None:
     told = json.loads(capsys.readouterr().out)
     assert told["questions"] == 142 and told["counts"] == {"warning duplicate-id": 1, "warning missing-media": 190}
     assert len(told["findings"]) == 191
+
+
+def test_every_finding_is_documented() -> None:
+    code = r'(?:error|warn)\)?\(\s*f?"([a-z{}-]+)"'
+    root = Path(__file__).parents[2]
+    found = {match for file in (root / "kg").glob("*.py") for match in re.findall(code, file.read_text())}
+    found = found - {"no-{field}"} | {"no-text", "no-answer", "no-routes"}
+    text = (root / "docs" / "data.md").read_text()
+    assert len(found) > 40 and not [name for name in found if f"`{name}`" not in text]
 
 
 def test_a_sound_data_set_has_no_findings(mh: Any) -> None:

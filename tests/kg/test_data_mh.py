@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import zipfile
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -231,6 +232,39 @@ def test_an_empty_sheet_and_a_sheet_with_a_header_only(mh: Any) -> None:
 def test_what_is_no_spreadsheet_is_said_not_raised(mh: Any) -> None:
     (mh.write() / "mmkg" / "Vex" / "Node.xlsx").write_bytes(b"PK\x03\x04 no zip")
     with pytest.raises(DataError, match=r"mmkg/Vex/Node\.xlsx: cannot be read as a spreadsheet"):
+        load(mh.folder)
+
+
+def stray(path: Path, cell: str, content: str) -> None:
+    """One more cell, written into the sheet's XML."""
+    with zipfile.ZipFile(path) as z:
+        parts = {name: z.read(name) for name in z.namelist()}
+    row = "".join(filter(str.isdigit, cell))
+    sheet = "xl/worksheets/sheet1.xml"
+    parts[sheet] = parts[sheet].replace(b"</sheetData>", f'<row r="{row}"><c r="{cell}" {content}</row></sheetData>'.encode())
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as z:
+        for name, body in parts.items():
+            z.writestr(name, body)
+
+
+def test_a_stray_cell_far_away_takes_no_memory(mh: Any) -> None:
+    path = mh.write() / "mmkg" / "Vex" / "Node.xlsx"
+    stray(path, "XFD60000", 't="inlineStr"><is><t>x</t></is></c>')  # would be a rectangle of 31 GB
+    with pytest.raises(DataError, match=r"Vex/Node\.xlsx: reaches to row 60,000 and column XFD, .*delete"):
+        load(mh.folder)
+
+
+@pytest.mark.parametrize(("cell", "content"), [("XFD1048576", 's="1"/>'), ("A200000", 't="inlineStr"><is><t>Far</t></is></c>')])
+def test_far_cells_that_hold_nothing_or_cost_little_are_read(mh: Any, cell: str, content: str) -> None:
+    stray(mh.write() / "mmkg" / "Vex" / "Node.xlsx", cell, content)
+    d = load(mh.folder)
+    assert not d.findings and (d.graph.find("Far", "Vex") is not None) == ("Far" in content)
+
+
+def test_a_workbook_that_unpacks_without_end_is_not_unpacked(mh: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kg.xlsx_cells.LARGEST", 100)
+    mh.write()
+    with pytest.raises(DataError, match=r"unpacks to [\d,]+ bytes, 400 at most"):
         load(mh.folder)
 
 

@@ -75,6 +75,7 @@ def test_large_cells_are_read(plain: Write) -> None:
         ({"questions": "id,text,root,answer,routes,task\na,?,Elm,x,Elm,leaf\n"}, r"questions\.csv:2: .*'Elm', which is no root"),
         ({"questions": "id,text,root,answer,routes,task\na,?,Oak,x,Oak,2\n"}, "task '2'; allowed: 0 to 1, or leaf, bark"),
         ({"questions": "id,text,root,answer,routes,task\na,?,Oak,x,Oak,²\n"}, "task '²'"),
+        ({"questions": "id,text,root,answer,routes,task\na,?,Oak,x,Oak," + "9" * 5000 + "\n"}, "task '9{80}'; allowed"),
         ({"card": None}, "has no dataset.toml"),
         ({"card": "name = 3"}, r"root_kind: Field required.*known keys: name, persona"),
         ({"card": "name = "}, "is not TOML"),
