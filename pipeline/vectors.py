@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+import mmap
 import os
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -73,6 +74,7 @@ def _build_ivf(folder: Path, name: str, count: int, dimension: int) -> Plan:
     index.train(np.ascontiguousarray(raw[sample]))
     for at in range(0, count, _BLOCK):
         index.add_with_ids(np.ascontiguousarray(raw[at : at + _BLOCK]), np.ascontiguousarray(ids[at : at + _BLOCK]))
+        _forget(raw)
     faiss.write_index(index, str(folder / f"{name}.ivf"))
     probes, recall = _calibrate(index, raw, ids, rng)
     del index
@@ -85,7 +87,7 @@ def _calibrate(index: Any, raw: Floats, ids: Ints, rng: np.random.Generator) -> 
     queries = np.ascontiguousarray(raw[np.sort(rng.choice(len(raw), min(200, len(raw)), replace=False))])
     scale = np.linalg.norm(queries, axis=1, keepdims=True) / math.sqrt(queries.shape[1])
     queries = (queries + 0.3 * scale * rng.standard_normal(queries.shape)).astype(np.float32)
-    exact = _flat(raw, ids, queries, 10)[1]
+    exact = _flat_in_blocks(raw, ids, queries, 10)
     probes, recall = 1, 0.0
     while True:
         index.nprobe = probes
@@ -110,6 +112,25 @@ def _flat(raw: Floats, ids: Ints, queries: Floats, k: int) -> tuple[Floats, Ints
 
     scores, rows = faiss.knn(queries, raw, k, metric=faiss.METRIC_INNER_PRODUCT)
     return scores, np.asarray(ids)[rows]
+
+
+def _flat_in_blocks(raw: Floats, ids: Ints, queries: Floats, k: int) -> Ints:
+    """Ids of the exact search, with one block of the file in memory at a time."""
+    scores, found = np.zeros((len(queries), 0), np.float32), np.zeros((len(queries), 0), np.int64)
+    for at in range(0, len(raw), _BLOCK):
+        part = _flat(raw[at : at + _BLOCK], ids[at : at + _BLOCK], queries, min(k, len(raw) - at))
+        scores, found = np.concatenate([scores, part[0]], axis=1), np.concatenate([found, part[1]], axis=1)
+        best = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+        scores, found = np.take_along_axis(scores, best, 1), np.take_along_axis(found, best, 1)
+        _forget(raw)
+    return found
+
+
+def _forget(raw: Floats) -> None:
+    """Let go of a mapped file's pages: what was read counts as this process's memory until then, and stays in the system's cache."""
+    mapped = getattr(raw, "_mmap", None)
+    if mapped is not None:
+        mapped.madvise(mmap.MADV_DONTNEED)
 
 
 class Vectors:

@@ -19,6 +19,7 @@ from tests_pipeline import Colours, Words, noise
 
 from models.errors import DataError
 from pipeline import build as building
+from pipeline import vectors
 from pipeline.build import Tools, add, build, remove
 from pipeline.collection import Collection
 from pipeline.copies import COPY
@@ -283,6 +284,17 @@ def test_any_history_of_edits_equals_a_fresh_build(tmp_path_factory: pytest.Temp
             state[id_] = text
     grown = Collection(folder, words)
     assert grown.check() == [] and grown.card.documents == len(state)
+
+
+def test_exact_search_by_blocks_is_exact_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vectors, "_BLOCK", 64)
+    raw = np.random.default_rng(3).standard_normal((1000, 8)).astype(np.float32)
+    write(tmp_path, "flat", 8, [(3 * np.arange(1000, dtype=np.int64), raw)])
+    made = Vectors(tmp_path, "flat")
+    for count, k in ((1000, 10), (65, 10), (5, 10)):
+        exact = [[i for i, _ in row] for row in Vectors.search(made, raw[:20], 1000)]
+        found = vectors._flat_in_blocks(made.raw[:count], made.ids[:count], raw[:20], k).tolist()
+        assert found == [[i for i in row if i < 3 * count][:k] for row in exact]
 
 
 def test_vectors_flat_and_ivf_agree(tmp_path: Path) -> None:
