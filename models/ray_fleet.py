@@ -29,6 +29,8 @@ from models.vllm_flags import HOST, ServeOptions
 
 # Ray ends an actor's children with it, our watchdog among them, which then could not end the rest in order.
 _LEFT_ALONE = {"RAY_kill_child_processes_on_worker_exit": "0"}
+# Of a cluster that is started here. Ray runs its workers at niceness 15, and the servers that they start would inherit it.
+_LOCAL: dict[str, Any] = {"include_dashboard": False, "object_store_memory": 100 * 2**20, "_system_config": {"worker_niceness": 0}}
 _NO_CLUSTER = "start one with `ray start --head`, name its head as host:port, or take `local`"
 _POLL = 1.0  # seconds between two looks at the nodes
 _ANSWER = 60.0  # seconds that an actor may take to say how its servers are
@@ -136,7 +138,7 @@ class RayFleet:
         if ray.is_initialized():
             return
         _reachable(self._address)
-        local = {"include_dashboard": False, "object_store_memory": 100 * 2**20} if self._address == "local" else {}
+        local = _LOCAL if self._address == "local" else {}
         try:
             ray.init(address=self._address, log_to_driver=False, logging_level="ERROR", configure_logging=False, **local)
         except (ConnectionError, ValueError, RuntimeError, OSError) as error:

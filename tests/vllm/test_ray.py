@@ -1,6 +1,7 @@
 """A Ray cluster of two nodes on this machine: a managed vLLM on each, asked by the ordinary client. Runs in vllm's own environment."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -118,6 +119,8 @@ def test_kill_9_of_the_run_ends_the_servers_of_its_actors(
         assert "http://127.0.0.1:" in line
         pids = [int(pid) for pid in (model / "pids").read_text().split()]
         assert all(processes.started(pid) for pid in pids)
+        ours = os.getpriority(os.PRIO_PROCESS, owner.pid)
+        assert [os.getpriority(os.PRIO_PROCESS, pid) for pid in pids] == [ours] * len(pids), "Ray's workers run at niceness 15"
     finally:
         owner.kill()
         owner.wait()
