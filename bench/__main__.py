@@ -21,11 +21,12 @@ from models.errors import ConfigError, UserError
 
 
 class Command(NamedTuple):
-    """A row: what the command is for, how its arguments are declared, what runs it."""
+    """A row: what the command is for, how its arguments are declared, what runs it, and whether it goes on where it was stopped."""
 
     help: str
     add: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], int]
+    goes_on: bool = False
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
@@ -197,7 +198,7 @@ def _ask(arguments: argparse.Namespace) -> int:
 
 
 def _suite(suite: Suite) -> Command:
-    return Command(suite.help, lambda parser: suite.load().add_arguments(parser), lambda arguments: int(suite.load().run(arguments)))
+    return Command(suite.help, lambda parser: suite.load().add_arguments(parser), lambda arguments: int(suite.load().run(arguments)), True)
 
 
 def _bundle_options(parser: argparse.ArgumentParser) -> None:
@@ -256,15 +257,15 @@ def _offline(arguments: argparse.Namespace) -> int:
 
 
 COMMANDS: Mapping[str, Command] = {
-    "run": Command("predict, judge and report, in the settings asked for", _options, _run),
-    "score": Command("judge a run again, without predicting again", _score_options, _score),
+    "run": Command("predict, judge and report, in the settings asked for", _options, _run, True),
+    "score": Command("judge a run again, without predicting again", _score_options, _score, True),
     "report": Command("write the report of a run again", _report_options, _report),
     "world": Command("make the sample world", _world_options, _world),
-    "ablations": Command("the paper's ablations as one grid (Tables 5, 17, 19, Figure 6)", _ablation_options, _ablations),
+    "ablations": Command("the paper's ablations as one grid (Tables 5, 17, 19, Figure 6)", _ablation_options, _ablations, True),
     "agreement": Command("how often a judge agrees with labelled verdicts (Table 16)", _agreement_options, _agreement),
-    "train-tiny": Command("train the embedded model from nothing", _train_options, _train),
+    "train-tiny": Command("train the embedded model from nothing", _train_options, _train, True),
     "eval-tiny": Command("score the embedded model, skill by skill, on worlds it has not seen", _eval_options, _eval),
-    "bundle": Command("everything for a machine without a network, in one verified folder", _bundle_options, _bundle),
+    "bundle": Command("everything for a machine without a network, in one verified folder", _bundle_options, _bundle, True),
     "unbundle": Command("check a bundle, copy it and install from it", _unpacker_options, _unbundle),
     "verify": Command("check every byte of a bundle, or of what was unpacked", _unpacker_options, _verify),
     "doctor": Command("what works on this machine and what does not, each line with its remedy", _doctor_options, _doctor),
@@ -293,7 +294,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()  # here, where a reader that has left can still be told from a fault
         return code
     except KeyboardInterrupt:
-        print(f"\nstopped; what came back is kept. Go on with: python -m bench {shlex.join(given)}", file=sys.stderr)
+        kept = "what came back is kept. Go on with" if COMMANDS[parsed.command].goes_on else "nothing half-done is left. From the start"
+        print(f"\nstopped; {kept}: python -m bench {shlex.join(given)}", file=sys.stderr)
         return 130
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 
@@ -61,7 +62,8 @@ def main(argv: Sequence[str]) -> int:
         print(f"error: {e}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("stopped", file=sys.stderr)
+        kept = "what came back is kept. Go on with" if argv[0] == "caption" else "nothing half-done is left. From the start"
+        print(f"\nstopped; {kept}: python -m kg {shlex.join(argv)}", file=sys.stderr)
         return 130
 
 

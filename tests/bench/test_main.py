@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
@@ -10,7 +11,9 @@ from typing import Any
 
 import pytest
 
+import bench.folder
 import bench.run
+import kg.__main__
 from bench.__main__ import COMMANDS, PLACES, main
 from bench.folder import RunFolder
 from bench.rows import settings_suite
@@ -75,7 +78,21 @@ def test_ctrl_c_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch, capsys: pytes
 
     monkeypatch.setattr(bench.run, "run_suite", stopped)
     code, text = said(capsys, "run", "--set", "name=Bob's", "--limit", "4")
-    assert code == 130 and """python -m bench run --set 'name=Bob'"'"'s' --limit 4""" in text
+    assert code == 130 and """kept. Go on with: python -m bench run --set 'name=Bob'"'"'s' --limit 4""" in text
+    monkeypatch.setattr(bench.run, "report", stopped)
+    monkeypatch.setattr(bench.folder.RunFolder, "manifest", lambda self: {"suite": "settings"})
+    code, text = said(capsys, "report", "x")
+    assert code == 130 and "From the start: python -m bench report x" in text and "kept" not in text
+
+
+def test_ctrl_c_in_kg_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    for command, words in (("caption", "kept. Go on with: python -m kg caption"), ("check", "From the start: python -m kg check")):
+        monkeypatch.setattr(importlib.import_module(kg.__main__.COMMANDS[command][0]), "run", stopped)
+        arguments = [command, "a b", *(["--model", "m"] if command == "caption" else [])]
+        assert kg.__main__.main(arguments) == 130 and f"{words} 'a b'" in capsys.readouterr().err
 
 
 def test_full_disk_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
