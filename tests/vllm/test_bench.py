@@ -83,7 +83,7 @@ def test_two_replicas_share_the_work_and_keep_siblings_together(no_server: None,
 def share(fleet: Fleet) -> None:
     short = Decoding(max_tokens=2)
     text = "Here stands what is known of the creature of question {}: it is red, and it has four legs and a long tail. " * 8
-    questions = [[user(text.format(q) + f"Neighbour {k}?", decoding=short) for k in range(8)] for q in range(6)]
+    questions = [[user(text.replace("{}", str(q)) + f"Neighbour {k}?", decoding=short) for k in range(8)] for q in range(6)]
     first, rest = [calls[0] for calls in questions], [call for calls in questions for call in calls[1:]]
     engine = fleet.engine(slots=12)
 

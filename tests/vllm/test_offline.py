@@ -43,8 +43,9 @@ if __name__ == "__main__":
 """
 
 
-def test_a_batch_with_everything_in_it(vllm: Path, checkpoint: Path, tmp_path: Path) -> None:
+def test_a_batch_with_everything_in_it(vllm: Path, no_server: None, tmp_path: Path) -> None:
     frames, root = tmp_path / "frames", Path(__file__).parents[2]
+    checkpoint = root / "models" / "tiny-qwen2.5-vl"
     frames.mkdir()
     for i in range(3):
         Image.new("RGB", (112, 112), (60 * i, 90, 120)).save(frames / f"{i}.png")
