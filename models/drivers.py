@@ -166,6 +166,7 @@ class _Driver(Generic[T]):
         self._outcomes: dict[str, Outcome[T]] = {}
         self._done = self._failed = self._made = self._reused = 0
         self._exhausted = self._held_up = False
+        self._again = 0.0
         self._opened: list[ServerEngine] = []
 
     async def main(self) -> dict[str, Outcome[T]]:
@@ -213,7 +214,9 @@ class _Driver(Generic[T]):
         return True
 
     def _take_in(self) -> bool:
-        """The next sample of the source, if it has one now."""
+        """The next sample of the source, if it has one now. One that had none is left alone for a moment: to look for one may be work."""
+        if self._held_up and time.monotonic() < self._again:
+            return False
         try:
             item = next(self._source)
         except StopIteration:
@@ -221,6 +224,7 @@ class _Driver(Generic[T]):
             return False
         self._held_up = item is None
         if item is None:
+            self._again = time.monotonic() + AGAIN / 2
             return False
         name, episode = item
         if name in self._ids:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from models import drivers
 from models.agents import Call, Episode, ask
 from models.drivers import Limits, run
 from models.engines import Workload
@@ -85,3 +86,25 @@ def test_a_deadline_ends_also_what_never_came(journal: Journal) -> None:
 
     outcomes = run(source(), {"agent": Batch()}, journal, limits=Limits(seconds=0.05))
     assert outcomes["late"].failure is not None and outcomes["late"].failure.reason == "run-deadline"
+
+
+def test_a_source_that_has_nothing_is_not_asked_at_every_reply(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To look for a sample that can start may mean to look at every picture's state: replies that come meanwhile do not wait for it."""
+    monkeypatch.setattr(drivers, "AGAIN", 0.5)  # so long that a slow machine, too, has many replies in it
+    engine = Streamed()
+    asked = 0
+
+    def source() -> Iterator[tuple[str, Episode[str]] | None]:
+        nonlocal asked
+        yield "long", long()
+        while len(engine.asked) < 300:
+            asked += 1
+            yield None
+
+    def long() -> Episode[str]:
+        for i in range(300):
+            yield from ask([Call("agent", "stage", user(f"{i}"), str)])
+        return ""
+
+    run(source(), {"agent": engine}, journal)
+    assert len(engine.asked) == 300 and asked < 100
