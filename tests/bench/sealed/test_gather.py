@@ -256,6 +256,13 @@ def test_the_locks_by_marker(python: str) -> None:
     assert f"numpy=={pins['numpy']} ; python_full_version {'<' if python == '3.11' else '>='} '3.12'" in text
 
 
+@pytest.mark.parametrize("target", sorted(wheels.TARGETS))
+def test_where_torch_is_setuptools_is_pinned(target: str) -> None:
+    """torch imports it; with ensurepip it comes unasked, in an environment that pip fills out of its own wheel it does not."""
+    for names in (wheels.CPU_LOCKS, *((name,) for name in wheels.TARGETS[target].locks)):
+        assert "setuptools" in {pin.name for name in names for pin in wheels.read_lock((ROOT / "locks" / name).read_text(), "3.11")}, names
+
+
 def test_a_lock_that_is_not_pinned() -> None:
     for text in ("numpy>=2 \\\n    --hash=sha256:" + "0" * 64, "numpy==2", "-e ."):
         with pytest.raises(ConfigError, match="not pinned"):
