@@ -27,8 +27,8 @@ from models.requests import Completion
 T = TypeVar("T")
 AGAIN = 0.02  # seconds until a source that had nothing is asked again
 # Samples moved, and replies taken up, before what they ask is sent. All at once, a server that has answered a crowd would stand idle until
-# the last of it is read; one at a time, ranks are not held against each other and every reply is a transaction of the journal.
-STRIDE = 4
+# the last of it is read; one at a time, ranks are not held against each other and every reply costs a turn of the loop.
+STRIDE = 8
 
 
 @dataclass(frozen=True)

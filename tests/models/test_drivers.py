@@ -367,10 +367,10 @@ def test_time_in_the_queue_is_recorded(journal):
 
 @pytest.mark.parametrize("width", [1, 2])
 def test_a_crowd_is_taken_up_a_few_at_a_time(journal, monkeypatch, width):
-    """Calls go out while later samples are still to be looked at, and while later replies of a crowd are still to be journalled."""
-    events = []
+    """Calls go out while later samples are still to be looked at, and while later replies of a crowd are still to be read."""
+    events, kept = [], []
     record = journal.record
-    monkeypatch.setattr(journal, "record", lambda done, uses=(): (events.append(("kept", len(done))), record(done, uses)))
+    monkeypatch.setattr(journal, "record", lambda done, uses=(): (kept.append(len(done)), record(done, uses)))
 
     class AtOnce(Streamed):
         async def complete(self, request):
@@ -383,6 +383,7 @@ def test_a_crowd_is_taken_up_a_few_at_a_time(journal, monkeypatch, width):
 
     def episode(name):
         yield [call(f"{name} first {k}") for k in range(width)]
+        events.append(("read", name))
         yield [call(f"{name} second")]
 
     def samples():
@@ -394,6 +395,6 @@ def test_a_crowd_is_taken_up_a_few_at_a_time(journal, monkeypatch, width):
     outcomes = run(samples(), {"agent": engine}, journal)
     assert all(outcome.ok for outcome in outcomes.values())
     assert events.index(("sent", "t0 first 0")) < events.index(("begun", 2 * STRIDE))
-    kept = [(at, number) for at, (what, number) in enumerate(events) if what == "kept" and number]
-    assert max(number for _, number in kept) == STRIDE and sum(number for _, number in kept) == 40 * width + 40
-    assert events.index(("sent", "t0 second")) < kept[2][0], "what the first replies lead to waits for no more than the next few"
+    assert max(kept) >= 40 * width - 1, "a crowd is one transaction (the call that lets it go may come a turn later)"
+    read = [at for at, (what, _) in enumerate(events) if what == "read"]
+    assert events.index(("sent", "t0 second")) < read[2 * STRIDE], "what the first replies lead to waits for no more than the next few"
