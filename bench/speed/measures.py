@@ -12,21 +12,24 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bench.config import ROLES
+from bench.episode import Prediction
 from bench.speed.stub import NAME, serving
 from bench.speed.work import Work
+from models.agents import Episode
 from models.drivers import Limits, Outcome, run
 from models.journal import Journal
 from models.openai_server import OpenAIServer, fire
 from models.radix import bound
-from models.requests import Request
+from models.requests import Completion, Request
 from models.wire import body_of
 
 SLOTS = 64
@@ -110,15 +113,34 @@ def memory(options: Sequence[str], many: int, few: int = 100) -> Figure:
     return Figure(f"memory with {many:,} questions in flight ÷ with {few}", peaks[1] / peaks[0], 2.0, note=note)
 
 
+class _Held(OpenAIServer):
+    """Sends nothing until it is let go."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__([url], NAME, slots=SLOTS, file_urls=True)
+        self.gate = asyncio.Event()
+
+    async def complete(self, request: Request) -> Completion:
+        await self.gate.wait()
+        return await super().complete(request)
+
+
 def peak(work: Work, count: int) -> float:
-    """MiB at most of this process, after driving `count` questions that are all under way at once."""
+    """MiB at most of this process, after driving `count` questions that are all under way at once.
+
+    No call goes out before all of them have begun: a driver takes in new ones as it finds time, and would else have ended many by then.
+    """
     import resource
 
     copies = max(1, -(-count // len(work.samples)))
     with serving(work.table) as url, tempfile.TemporaryDirectory(prefix="speed-") as name, Journal(Path(name) / "j") as journal:
-        engines = dict.fromkeys(ROLES, OpenAIServer([url], NAME, slots=SLOTS, file_urls=True))
-        chosen = (item for _, item in zip(range(count), work.episodes(copies), strict=False))
-        run(chosen, engines, journal, limits=Limits(live=count), keep=False)
+        engine = _Held(url)
+
+        def chosen() -> Iterator[tuple[str, Episode[Prediction]]]:
+            yield from islice(work.episodes(copies), count)
+            engine.gate.set()
+
+        run(chosen(), dict.fromkeys(ROLES, engine), journal, limits=Limits(live=count + 1), keep=False)
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 

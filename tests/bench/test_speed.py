@@ -15,7 +15,7 @@ from bench.config import ROLES, validate
 from bench.predict import Job, longest_first
 from bench.profile.target import Target
 from bench.rows import settings_suite
-from bench.speed import served
+from bench.speed import measures, served
 from bench.speed.cli import line
 from bench.speed.measures import Figure, drive, radix
 from bench.speed.stub import NAME, digest, serving
@@ -59,6 +59,20 @@ def test_driver_client_and_stub_together(work: Work) -> None:
         assert sum(o.calls for o in outcomes.values()) == 3 * work.calls
         bodies = [body_of(request, NAME, file_urls=True, word_ids={}) for request in work.requests]
         assert asyncio.run(fire(url, bodies, 4)) == [200] * len(bodies)
+
+
+def test_memory_is_measured_with_all_questions_under_way(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+    most = 0
+
+    def watched(*given: Any, **options: Any) -> Any:
+        def note(progress: drivers.Progress) -> None:
+            nonlocal most
+            most = max(most, progress.live)
+
+        return drivers.run(*given, progress=note, **options)
+
+    monkeypatch.setattr(measures, "run", watched)
+    assert measures.peak(work, 50) > 0 and most == 50
 
 
 def test_marks_do_not_change_what_the_stub_knows() -> None:
