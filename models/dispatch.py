@@ -1,7 +1,6 @@
 """Between driver and engines: the journal first, then one flight per distinct call, then the engine; settled in groups.
 
-Replies that arrive together are journalled in one transaction and only then handed over, of a crowd a few at a time. Knows nothing of
-episodes.
+Replies that arrive together are journalled in one transaction and only then handed over. Knows nothing of episodes.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ import asyncio
 import contextlib
 import heapq
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -51,7 +49,6 @@ class Dispatcher:
         self._batched: dict[int, bool] = {}  # by id(engine): asking a protocol whether it fits takes 0.1 ms
         self._tasks: set[asyncio.Task[None]] = set()
         self._arrived: list[tuple[Flight, Record]] = []
-        self._kept: deque[tuple[Flight, Record]] = deque()  # journalled, not yet handed over
         self._uses: list[Use] = []
         self._wake = asyncio.Event()
         self._fatal: BaseException | None = None
@@ -133,21 +130,19 @@ class Dispatcher:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._wake.wait(), seconds)
 
-    def settle(self, most: int | None = None) -> None:
-        """Journals what has arrived, then hands it over; of a crowd the first `most`, and `wait` returns at once for the rest.
+    def settle(self, uses: bool = False) -> None:
+        """Journals what has arrived, then hands it over. Raises what ended an engine.
 
-        Which sample made which call is written along, at the latest when that sample ends: one that has not ended asks again after a
-        kill and is told from the journal. Raises what ended an engine.
+        Which sample made which call is written along (`uses`: also when nothing arrived), at the latest when that sample ends: one that has
+        not ended asks again after a kill and is told from the journal.
         """
-        if self._arrived or most is None:
-            self._write(self._arrived)
-            self._kept.extend(self._arrived)
-            self._arrived = []  # only now: what Ctrl-C finds here is written by `stop`
-        for _ in range(len(self._kept) if most is None else min(most, len(self._kept))):
-            flight, record = self._kept.popleft()
+        self._wake.clear()
+        arrived = self._arrived
+        if arrived or uses:
+            self._write(arrived)
+        self._arrived = []  # only now: what Ctrl-C finds here is written by `stop`
+        for flight, record in arrived:
             self._release(flight, record.result)
-        if not self._kept:
-            self._wake.clear()
         if self._fatal is not None:
             raise self._fatal
 
@@ -168,7 +163,7 @@ class Dispatcher:
     def run_batches(self, tell: Callable[[], None]) -> bool:
         """One batch per batch engine, if every live sample waits for one (no server call is out). Journals each reply as it
         comes, hands over at the end in the order of asking, so that a run's log does not depend on which row ended first."""
-        if not self._batch or self.in_flight or self._arrived or self._kept:
+        if not self._batch or self.in_flight or self._arrived:
             return False
         batches, self._batch = self._batch, {}
         for flights in batches.values():

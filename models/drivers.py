@@ -11,8 +11,8 @@ Try: python -m pytest tests/models/test_drivers.py
 from __future__ import annotations
 
 import asyncio
+import heapq
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
@@ -26,8 +26,8 @@ from models.requests import Completion
 
 T = TypeVar("T")
 AGAIN = 0.02  # seconds until a source that had nothing is asked again
-# Samples moved, and replies taken up, before what they ask is sent. All at once, a server that has answered a crowd would stand idle until
-# the last of it is read; one at a time, ranks are not held against each other and every reply costs a turn of the loop.
+# Samples moved before what they ask is sent. All at once, a server that has answered a crowd would stand idle until the last of it is read;
+# one at a time, ranks are not held against each other and every reply costs a turn of the loop.
 STRIDE = 8
 
 
@@ -162,7 +162,7 @@ class _Driver(Generic[T]):
         self._calls = Dispatcher(journal, self._deliver)
         self._ids: set[str] = set()
         self._live: dict[str, _Sample[T]] = {}
-        self._ready: deque[_Sample[T]] = deque()
+        self._ready: list[tuple[int, _Sample[T]]] = []  # a heap: what began earlier ends earlier, and gives its memory back
         self._outcomes: dict[str, Outcome[T]] = {}
         self._done = self._failed = self._made = self._reused = 0
         self._exhausted = self._held_up = False
@@ -189,9 +189,9 @@ class _Driver(Generic[T]):
                 await asyncio.sleep(0)  # what has been asked goes out
             else:
                 await self._calls.wait(min(left or AGAIN, AGAIN) if self._held_up else left)
-            self._calls.settle(STRIDE)
+            self._calls.settle()
             self._tell()
-        self._calls.settle()
+        self._calls.settle(uses=True)
         return self._outcomes
 
     async def stop(self) -> None:
@@ -208,7 +208,7 @@ class _Driver(Generic[T]):
         """Moves some of the samples that can move, then takes in new ones; whether there may be more to move at once."""
         for _ in range(STRIDE):
             if self._ready:
-                self._resume(self._ready.popleft())
+                self._resume(heapq.heappop(self._ready)[1])
             elif self._exhausted or len(self._live) >= self._limits.live or not self._take_in():
                 return False
         return True
@@ -274,7 +274,7 @@ class _Driver(Generic[T]):
         sample.batch, sample.replies, sample.waiting = calls, [None] * len(calls), len(calls)
         sample.rounds += 1
         if not calls:
-            self._ready.append(sample)
+            heapq.heappush(self._ready, (sample.index, sample))
         for position, call in enumerate(calls):
             sample.calls += 1
             self._made += 1
@@ -300,7 +300,7 @@ class _Driver(Generic[T]):
             sample.reused += 1
             self._reused += 1
         if not sample.waiting:
-            self._ready.append(sample)
+            heapq.heappush(self._ready, (sample.index, sample))
 
     def _finish(self, sample: _Sample[T], value: T | None, failure: Failure | None) -> None:
         del self._live[sample.id]
