@@ -19,6 +19,7 @@ from kg.dataset import Dataset, Question
 from kg.frames import NoFrames
 from models.engines import Engine, EngineSpec, Stoppable, Workload, make_engine
 from models.environment import server_key
+from models.locate import at_home, locate
 from models.placement import Placement
 from models.progress import console
 from models.vllm_flags import ServeOptions, split_args
@@ -39,7 +40,7 @@ def spec_of(backend: Backend, config: RunConfig, media: Path = CACHE, logs: Path
     serving = None
     if kind in OWN_VLLM:
         media.mkdir(parents=True, exist_ok=True)  # a server refuses a folder that is not there yet, as in a fresh checkout
-        name = Path(backend.model).expanduser().absolute().name
+        name = at_home(backend.model).absolute().name
         serving = ServeOptions(
             name,
             pictures=config.max_frames,
@@ -87,7 +88,6 @@ def identify(backend: Backend, config: RunConfig) -> str:
     if backend.endpoint:
         return f"server:{backend.endpoint}:{backend.model}"
     from models.checkpoint import inspect
-    from models.locate import locate
 
     kind = config.engine_of(backend)  # engines may differ in what they answer
     return f"{'folder' if kind == 'transformers' else kind}:{inspect(locate(backend.model)).digest}"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 
@@ -34,14 +35,19 @@ def main(argv: Sequence[str]) -> int:
         if not argv or argv[0] in ("-h", "--help", "help"):
             print("usage: python -m models COMMAND …   (COMMAND --help tells more)\n")
             for name, place in COMMANDS.items():
-                print(f"  {name:<9} {importlib.import_module(place).HELP}")
+                print(f"  {name:<9} {importlib.import_module(place).HELP}", flush=True)
             return 0
         if argv[0] not in COMMANDS:
             raise ConfigError(f"unknown command {argv[0]!r}", remedy=f"one of: {', '.join(COMMANDS)}")
         module = importlib.import_module(COMMANDS[argv[0]])
         parser = argparse.ArgumentParser(prog=f"python -m models {argv[0]}", description=module.HELP)
         module.add_arguments(parser)
-        return int(module.run(parser.parse_args(argv[1:])))
+        code = int(module.run(parser.parse_args(argv[1:])))
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # `… | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -65,6 +65,10 @@ def inspect(folder: Path) -> Checkpoint:
             where=str(folder),
             remedy="give a folder in Hugging Face layout, or a name: see `python -m models fetch`",
         )
+    pipes = sorted(path.name for path in folder.iterdir() if path.exists() and not path.is_file() and not path.is_dir())
+    if pipes:  # opening one would wait for somebody to write into it
+        what = f"{', '.join(pipes[:5])}: no file but a pipe, a socket or a device"
+        raise ModelError(what, where=str(folder), remedy="put the files in their places")
     config = read_config(folder)
     weights = look(folder)
     faults = list(weights.faults)

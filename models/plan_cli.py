@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from models.errors import ConfigError
+from models.locate import at_home
 
 HELP = "say how a model would be spread over N GPUs, or which counts work"
 
@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     if not 0 < args.gpu_utilisation <= 1:
         raise ConfigError(f"--gpu-utilisation {args.gpu_utilisation:g}", remedy="a share of a GPU's memory, above 0 and 1 at most: 0.9")
     asked = None if args.gpu_memory is None else memory_of(args.gpu_memory, args.gpus)
-    folder = Path(args.model).expanduser()
+    folder = at_home(args.model)
     if folder.is_dir():
         shape, weights = read_shape(folder)
         for fault in weights.faults:

@@ -15,6 +15,7 @@ import numpy as np
 
 from models.environment import KEY
 from models.errors import ConfigError
+from models.locate import at_home
 from models.serve_cli import add_server_arguments
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     work = work_of(args.replay, args.questions)
     roles = sorted({call.role for steps in work.steps.values() for step in steps for call in step})
     levels_wanted = concurrencies(args.concurrency, len(work.steps))
-    folder = Path(args.model).expanduser()
+    folder = at_home(args.model)
     if args.url:
         from models.openai_server import OpenAIServer
 
