@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -19,7 +20,10 @@ needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="make is no
 
 def make(*words: str) -> tuple[int, str]:
     """What `make` says to these words without running a recipe."""
-    done = subprocess.run(["make", "-n", "-o", ".venv/.ready", *words], cwd=ROOT, capture_output=True, text=True, check=False)
+    # `make test` runs these: a make within a make announces its folder and inherits flags.
+    alone = {name: value for name, value in os.environ.items() if name not in ("MAKELEVEL", "MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES")}
+    command = ["make", "-n", "-o", ".venv/.ready", *words]
+    done = subprocess.run(command, cwd=ROOT, env=alone, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout + done.stderr
 
 

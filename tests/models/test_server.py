@@ -263,6 +263,7 @@ def processes_of(owner: int) -> list[int]:
 
 OWNER = """
 import signal, sys, time
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it would be ignored, and that inherited
 from pathlib import Path
 from models.fleet import serve
 from models.placement import Placement
