@@ -18,7 +18,8 @@ from typing import Any, Self
 from bench.cuem.texts import folded
 from bench.folder import RunFolder
 from bench.records import digest
-from models.errors import ModelError
+from bench.shapes import misfit
+from models.errors import ModelError, RunError
 from models.files import sha256
 
 KEPT = "entities.json"  # in the run's folder: the model's digest, and the entities of each reference
@@ -82,8 +83,14 @@ def keep(folder: RunFolder, model: Entities) -> None:
 
 
 def kept(folder: RunFolder) -> tuple[str, dict[str, list[str]]]:
-    """(the model's name and digest, reference's digest → entities); ("", {}) where no model looked."""
-    if not (folder.path / KEPT).is_file():
+    """(the model's name and digest, reference's digest → entities); ("", {}) where no model looked. Raises RunError when it was edited."""
+    path = folder.path / KEPT
+    if not path.is_file():
         return "", {}
-    found = json.loads((folder.path / KEPT).read_text(encoding="utf-8"))
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RunError(f"cannot be read: {error}", where=str(path), remedy="remove it, and ask with --ner again") from None
+    if wrong := misfit(found, {"model": str, "digest": str, "entities": {str: [str]}}):
+        raise RunError(f"was changed: {wrong}", where=str(path), remedy="remove it, and ask with --ner again")
     return f"{found['model']}, {found['digest'][:12]}", found["entities"]

@@ -11,10 +11,12 @@ import pytest
 from bench.__main__ import main
 from bench.cuem import entities, sheets
 from bench.cuem.entities import Entities, keep, kept
-from bench.folder import MANIFEST, RunFolder
+from bench.folder import RunFolder
 from bench.records import Record, RecordWriter
-from models.errors import ModelError
+from models.errors import ModelError, RunError
 
+MANIFEST = {"suite": "cuem", "config": {"name": "", "tags": [], "seed": 1, "limit": None}, "rows": []}
+MANIFEST |= {part: {} for part in ("data", "models", "prompts", "predicting")}
 needs_spacy = pytest.mark.skipif(importlib.util.find_spec("spacy") is None, reason="spaCy is not installed: pip install 'untamed[ner]'")
 
 
@@ -44,7 +46,7 @@ def test_entities_are_distinct_and_name_something(model: Path) -> None:
 def test_a_run_keeps_them_and_the_report_counts_what_the_answer_holds(model: Path, tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     folder = RunFolder(tmp_path / "run")
-    folder.write("config.json", json.dumps(dict.fromkeys(MANIFEST) | {"config": {"seed": 1}}))
+    folder.write("config.json", json.dumps(MANIFEST))
     writer = RecordWriter(folder.samples)
     golds = ("Ada Lovelace lived in Seoul.", "It rains.")
     answers = (("full", "It was ada lovelace [1]."), ("mllm", "no idea"))
@@ -57,6 +59,10 @@ def test_a_run_keeps_them_and_the_report_counts_what_the_answer_holds(model: Pat
     (measure,) = (m for m in sheets.sheet(folder).measures if m.name == "ner")
     assert [measure.of(record, None) for record in folder.records().values()] == [0.5, None, 0.0, None]
     assert "ner, " in measure.note
+    for damaged in ("{", "[]", '{"model": "m", "digest": "d", "entities": {"x": "Seoul"}}'):
+        folder.write(entities.KEPT, damaged)
+        with pytest.raises(RunError, match=r"entities\.json"):
+            sheets.sheet(folder)
 
 
 @needs_spacy
