@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import argparse
 import errno
-import os
-import select
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +16,7 @@ from typing import NamedTuple
 from bench.suites import SUITES, Suite
 from models import environment
 from models.errors import ConfigError, UserError
+from models.readers import nobody_reads
 
 
 class Command(NamedTuple):
@@ -301,7 +300,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except BrokenPipeError:  # `… | head`
-        if not _nobody_reads():
+        if not nobody_reads():
             raise
         return 0
     except OSError as error:
@@ -326,19 +325,6 @@ PLACES = frozenset(
         *(errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EMFILE, errno.ENFILE),
     }
 )
-
-
-def _nobody_reads() -> bool:
-    """Whether it is standard output that broke; what is left in it then goes nowhere, so that leaving says nothing either."""
-    poll = select.poll()
-    try:
-        poll.register(sys.stdout.fileno(), select.POLLOUT)
-    except (OSError, ValueError):  # no file of the system
-        return False
-    broken = any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
-    if broken:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return broken
 
 
 if __name__ == "__main__":

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import os
 import shlex
 import sys
 from collections.abc import Sequence
 
 from models import environment
 from models.errors import UserError
+from models.readers import nobody_reads
 
 _AsWritten = argparse.RawDescriptionHelpFormatter
 
@@ -49,7 +49,7 @@ def main(argv: Sequence[str]) -> int:
         print(f"error: {e}", file=sys.stderr)
         return 2
     except BrokenPipeError:  # `… | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        nobody_reads()
         return 0
     except OSError as e:
         if e.filename is None:

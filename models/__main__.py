@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import os
 import sys
 from collections.abc import Sequence
 
 from models import environment
 from models.errors import ConfigError, UserError
+from models.readers import nobody_reads
 
 # command → (module with HELP, add_arguments, run)
 COMMANDS = {
@@ -46,7 +46,7 @@ def main(argv: Sequence[str]) -> int:
         sys.stdout.flush()
         return code
     except BrokenPipeError:  # `… | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        nobody_reads()
         return 0
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
