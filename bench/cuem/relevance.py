@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
@@ -111,15 +110,11 @@ def told(document: WorldDocument) -> str:
 
 def general_groups(folder: Path, seed: int = 0) -> list[Group]:
     """Groups of a collection's own texts: its fused ranking taught (distillation), and sentences that ask for their abstracts."""
-    from pipeline.build import Tools, build
-    from pipeline.collection import Collection
     from pipeline.encoders import text_encoder
     from pipeline.relevance import cranfield, evaluate
 
-    judged, encoder = cranfield.read(folder), text_encoder()
-    with tempfile.TemporaryDirectory(prefix="general-") as made:
-        build(Path(made) / "it", judged.documents, Tools(encoder))
-        collection = Collection(Path(made) / "it", encoder)
+    judged = cranfield.read(folder)
+    with evaluate.indexed(judged, text_encoder()) as collection:
         return [*evaluate.taught_groups(judged, collection, TAUGHT, seed), *evaluate.pseudo_groups(judged, collection, CLOZE, seed)]
 
 

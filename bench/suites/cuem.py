@@ -57,23 +57,33 @@ RULES = Rules("equivalent", correct, settled)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_options(parser, ",".join(ROWS))
+    add_world_options(parser, ",".join(ROWS))
+    parser.add_argument("--ner", type=Path, help="a local spaCy model's folder: recall of the reference's named entities (extra ner)")
+
+
+def add_world_options(parser: argparse.ArgumentParser, rows: str) -> None:
+    """The suites' options, with the sample world where no data are named."""
+    add_options(parser, rows)
     for action in parser._actions:
         if action.dest == "data":
             action.required, action.default = False, HOME
             action.help = f"a folder with {QUESTIONS} [the sample world in {HOME}, made on first use]"
-    parser.add_argument("--ner", type=Path, help="a local spaCy model's folder: recall of the reference's named entities (extra ner)")
+
+
+def world_options(arguments: argparse.Namespace) -> Options:
+    """What these arguments ask for; draws the sample world where it is asked over, and takes the settings that lie beside a set."""
+    if Path(arguments.data) == HOME:
+        sample_world(HOME, tell=lambda text: print(f"sample world: {text}", file=sys.stderr))
+    if arguments.over is None and not arguments.collection and (Path(arguments.data) / SETTINGS).is_file():
+        arguments.over = Path(arguments.data) / SETTINGS
+    return from_arguments(arguments)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Predict, judge, compare, report; 1 when no question was answered."""
     from_arguments(arguments)  # its faults, before a world is drawn
     model = Entities(arguments.ner).opened() if arguments.ner is not None else None
-    if Path(arguments.data) == HOME:
-        sample_world(HOME, tell=lambda text: print(f"sample world: {text}", file=sys.stderr))
-    if arguments.over is None and not arguments.collection and (Path(arguments.data) / SETTINGS).is_file():
-        arguments.over = Path(arguments.data) / SETTINGS
-    folder = carry_out(from_arguments(arguments))
+    folder = carry_out(world_options(arguments))
     if model is not None:
         keep(folder, model)
     report(folder)

@@ -8,22 +8,18 @@ Without options: the sample world and the embedded model. Try: python -m bench i
 from __future__ import annotations
 
 import argparse
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bench.cuem.data import QUESTIONS
-from bench.cuem.sample import HOME, SETTINGS, sample_world
 from bench.cuem.sheets import evidence
 from bench.cuem.texts import holds
 from bench.folder import RunFolder
 from bench.records import Record, Score
-from bench.suites.cuem import RULES
+from bench.suites.cuem import RULES, add_world_options, world_options
 from bench.suites.flow import run_flow
 from bench.suites.injections_data import PREFIX, clean, collection, inject, poisoned
 from bench.suites.options import Options, from_arguments
-from bench.suites.options import add_arguments as add_options
 from bench.suites.sheet import Measure, Sheet, judged
 from bench.suites.sheet import report as write_report
 from bench.workshop import CACHE, OpenEngine, open_engine
@@ -102,20 +98,12 @@ SHEET = Sheet(
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_options(parser, rows="full")
-    for action in parser._actions:
-        if action.dest == "data":
-            action.required, action.default = False, HOME
-            action.help = f"a folder with {QUESTIONS} [the sample world in {HOME}, made on first use]"
+    add_world_options(parser, "full")
 
 
 def run(arguments: argparse.Namespace) -> int:
     from_arguments(arguments)  # its faults, before a world is drawn
-    if Path(arguments.data) == HOME:
-        sample_world(HOME, tell=lambda text: print(f"sample world: {text}", file=sys.stderr))
-    if arguments.over is None and not arguments.collection and (Path(arguments.data) / SETTINGS).is_file():
-        arguments.over = Path(arguments.data) / SETTINGS
-    folder = carry_out(from_arguments(arguments))
+    folder = carry_out(world_options(arguments))
     report(folder)
     return 0 if any(record.ok for record in folder.records().values()) else 1
 

@@ -8,7 +8,8 @@ Try: python -m pipeline relevance cranfield FOLDER
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -51,13 +52,19 @@ class Rankings:
         return mean([NDCG(k)(ranking.ids, gains) for ranking, gains in zip(self.by_name[name], self.gains, strict=True)]) or 0.0
 
 
-def first_stage(judged: Judged, encoder: TextEncoder, depth: int = 50, folder: Path | None = None) -> Rankings:
-    """The three rankings of every query; `folder` keeps the collection between runs."""
+@contextmanager
+def indexed(judged: Judged, encoder: TextEncoder, folder: Path | None = None) -> Iterator[Collection]:
+    """The documents as a collection: in `folder`, where it is built once, or in a place that goes away."""
     with tempfile.TemporaryDirectory(prefix="judged-") as made:
         home = folder or Path(made)
         if not (home / "current").exists():
             build(home, judged.documents, Tools(encoder))
-        collection = Collection(home, encoder)
+        yield Collection(home, encoder)
+
+
+def first_stage(judged: Judged, encoder: TextEncoder, depth: int = 50, folder: Path | None = None) -> Rankings:
+    """The three rankings of every query; `folder` keeps the collection between runs."""
+    with indexed(judged, encoder, folder) as collection:
         by_name: dict[str, list[Ranking]] = {"bm25": [], "dense": [], "fused": []}
         for query, dense in zip(judged.queries, collection.dense(judged.queries, 200), strict=True):
             lists = {"bm25": collection.bm25(query, 200), "dense": dense}

@@ -5,7 +5,6 @@ Try: python -m pipeline relevance cranfield FOLDER --folds 5
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,8 +12,6 @@ from random import Random
 
 import torch
 
-from pipeline.build import Tools, build
-from pipeline.collection import Collection
 from pipeline.encoders import text_encoder
 from pipeline.relevance import evaluate
 from pipeline.relevance.classifier import RelevanceClassifier, read_adapter
@@ -98,12 +95,7 @@ def _before(rankings: Rankings, name: str, which: Sequence[int]) -> float:
 def _pretrain(
     judged: Judged, recipe: Recipe, pseudo: int, base: Path | None, keep: Path | None, tell: Callable[[str], None]
 ) -> dict[str, torch.Tensor]:
-    encoder = text_encoder()
-    with tempfile.TemporaryDirectory(prefix="judged-") as made:
-        home = keep or Path(made)
-        if not (home / "current").exists():
-            build(home, judged.documents, Tools(encoder))
-        collection = Collection(home, encoder)
+    with evaluate.indexed(judged, text_encoder(), keep) as collection:
         taught = evaluate.taught_groups(judged, collection, pseudo // 3, recipe.seed)
         groups = [*taught, *evaluate.pseudo_groups(judged, collection, pseudo - len(taught), recipe.seed)]
     Random(recipe.seed).shuffle(groups)
